@@ -1,5 +1,5 @@
-//! Builds the supervisor as a program of its own: static, small, without any dependency, so that one of it for
-//! every pod costs next to nothing. The library carries it as bytes.
+//! Builds the supervisor as a separate program: static, small and without dependencies, because one runs for every pod.
+//! The library embeds its bytes.
 
 use std::env;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ fn main() {
         .args(["--crate-name", "corten_supervisor", "--crate-type", "bin", "--edition", "2024"])
         .args(["--target", &variable("TARGET")])
         .args(["-C", "opt-level=s", "-C", "panic=abort", "-C", "lto=fat", "-C", "codegen-units=1"])
-        // Without relocations no page of it is ever written to only because it was loaded somewhere.
+        // Without relocations, loading it writes to no page of its code.
         .args(["-C", "target-feature=+crt-static", "-C", "relocation-model=static", "-C", "strip=symbols"])
         .args(["-W", "unreachable_pub", "-o"])
         .arg(&output)

@@ -2,7 +2,7 @@
 
 use corten_api::json;
 use corten_auth::authentication::bootstrap_token::BootstrapToken;
-use corten_auth::authentication::service_account::{Claims, Registered};
+use corten_auth::authentication::service_account_token::{Claims, Registered};
 use corten_auth::authentication::{PublicKeys, SigningKey, Token, TokenFile, configuration, legacy_token};
 
 pub(crate) fn check(data: &[u8]) {

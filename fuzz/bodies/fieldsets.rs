@@ -25,6 +25,7 @@ pub(crate) fn check(data: &[u8]) {
         subresource: "",
         now: "2024-01-01T00:00:00Z",
         filter: None,
+        versions: None,
     };
     let _ = managed::apply(&context, Some(&live), &applied, false);
     let _ = managed::apply(&context, None, &applied, true);

@@ -1,6 +1,6 @@
 //! JSON as a pod: parsing, writing, conforming. What was written reads back the same.
 
-use crate::conformed::conformed_twice;
+use super::conformed::conformed_twice;
 use corten_api::json;
 
 pub(crate) fn check(data: &[u8]) {

@@ -1,6 +1,6 @@
 //! A message as several types: reading, conforming, writing. What was written reads back the same.
 
-use crate::conformed::conformed_twice;
+use super::conformed::conformed_twice;
 use corten_api::{json, protobuf, schema};
 
 const TYPES: &[(&str, &str)] = &[

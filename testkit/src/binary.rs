@@ -1,7 +1,7 @@
-//! Where the binary under test is: beside the test that runs, built from the same sources.
+//! The binary under test: beside the running test, built from the same sources.
 //!
-//! `CORTEN_BIN` names another one, such as a release build. Otherwise the binary is brought up to date first,
-//! so that no test ever speaks to yesterday's server.
+//! `CORTEN_BIN` names another one, such as a release build. Otherwise the binary is built first,
+//! so that no test uses an outdated server.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Requests and watches as tests write them.
+//! Requests and watches of tests.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use crate::http::{Connection, Framing};
 
-/// Who a client says it is.
+/// The identity of a client.
 #[derive(Clone, Copy)]
 pub enum Identity<'a> {
-    /// Nobody: no certificate is shown.
+    /// No client certificate.
     Anonymous,
     /// The subject of a certificate, with its key, both PEM.
     Certificate {
@@ -27,14 +27,14 @@ pub enum Identity<'a> {
     },
 }
 
-/// Speaks to one server as one user; connections are kept and reused.
+/// A client of one server with one identity; connections are reused.
 pub struct Client {
     address: SocketAddr,
     tls: Arc<ClientConfig>,
     idle: Mutex<Vec<Connection>>,
 }
 
-/// A request to be sent.
+/// A request to send.
 #[derive(Clone, Debug)]
 pub struct Request {
     method: String,
@@ -43,14 +43,14 @@ pub struct Request {
     body: Vec<u8>,
 }
 
-/// What a server answered.
+/// A server's response.
 #[derive(Debug)]
 pub struct Response {
     /// The HTTP status code.
     pub status: u16,
     /// Names in lower case.
     pub headers: Vec<(String, String)>,
-    /// As it came.
+    /// The raw body.
     pub body: Vec<u8>,
     asked: String,
 }
@@ -63,7 +63,7 @@ pub struct Watch {
     asked: String,
 }
 
-/// How a watch ended.
+/// The end of a watch.
 #[derive(Debug)]
 pub enum WatchEnd {
     /// The server ended the response properly.
@@ -85,20 +85,20 @@ impl Request {
         self
     }
 
-    /// Says what answer is wanted.
+    /// Sets the accepted media type.
     #[must_use]
     pub fn accept(self, media_type: &str) -> Request {
         self.header("accept", media_type)
     }
 
-    /// Gives it a body of a media type.
+    /// Sets a body of a media type.
     #[must_use]
     pub fn body(mut self, media_type: &str, body: impl Into<Vec<u8>>) -> Request {
         self.body = body.into();
         self.header("content-type", media_type)
     }
 
-    /// Gives it a JSON body.
+    /// Sets a JSON body.
     #[must_use]
     pub fn json(self, body: &Value) -> Request {
         self.body("application/json", body.to_string())
@@ -120,7 +120,7 @@ impl Request {
 }
 
 impl Response {
-    /// A header's value; empty if it is not there.
+    /// A header's value; empty if it is absent.
     pub fn header(&self, name: &str) -> &str {
         self.headers.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value)
     }
@@ -195,24 +195,24 @@ impl Client {
         })
     }
 
-    /// Where the server listens.
+    /// The server's address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A connection of one's own.
+    /// A new connection.
     pub fn connect(&self) -> io::Result<Connection> {
         Connection::open(self.address, &self.tls)
     }
 
-    /// A connection of one's own that speaks HTTP/2: the test writes and reads its frames.
+    /// A new HTTP/2 connection: the test writes and reads its frames.
     pub fn connect_http2(&self) -> io::Result<Connection> {
         let mut tls = ClientConfig::clone(&self.tls);
         tls.alpn_protocols = vec![b"h2".to_vec()];
         Connection::open(self.address, &Arc::new(tls))
     }
 
-    /// Sends a request and reads the answer to its end.
+    /// Sends a request and reads the whole response.
     pub fn try_send(&self, request: &Request) -> io::Result<Response> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut connection = match idle {
@@ -233,7 +233,7 @@ impl Client {
         Ok(Response { status: head.status, headers: head.headers, body, asked: asked(request) })
     }
 
-    /// Sends a request that must be answered.
+    /// Sends a request that must get a response.
     #[track_caller]
     pub fn send(&self, request: &Request) -> Response {
         match self.try_send(request) {
@@ -279,13 +279,13 @@ impl Client {
         self.send(&Request::new("DELETE", path))
     }
 
-    /// Asks for a path over a WebSocket: the connection, once the server has agreed to speak nothing else.
+    /// Opens a WebSocket at a path; returns the connection after the upgrade.
     #[track_caller]
     pub fn websocket(&self, path: &str, protocol: &str) -> Connection {
         self.websocket_offering(path, protocol, protocol)
     }
 
-    /// The same, if the server is to choose among protocols.
+    /// The same with several offered protocols.
     #[track_caller]
     pub fn websocket_offering(&self, path: &str, offered: &str, protocol: &str) -> Connection {
         let mut request = Request::new("GET", path)
@@ -306,14 +306,14 @@ impl Client {
             Err(error) => panic!("{}: no answer: {error}", asked(&request)),
         };
         assert!(head.starts_with("http/1.1 101 "), "{head}");
-        // What only a server answers to this key that knows the protocol.
+        // The value that the protocol requires for this key.
         assert!(head.contains("sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo=\r\n"), "{head}");
         let spoken = head.contains(&format!("sec-websocket-protocol: {protocol}\r\n"));
         assert_eq!(spoken, !protocol.is_empty(), "{head}");
         connection
     }
 
-    /// Opens a watch; the path says `watch=true` and the rest.
+    /// Opens a watch; the path contains `watch=true` and the other parameters.
     #[track_caller]
     pub fn watch(&self, path: impl Into<String>) -> Watch {
         self.watch_with(&Request::new("GET", path))
@@ -341,7 +341,7 @@ impl Client {
 }
 
 impl Watch {
-    /// The next event; fails if there is none before the deadline, or ever.
+    /// The next event; fails if there is none before the deadline.
     #[track_caller]
     pub fn event(&mut self) -> Value {
         match self.try_next() {
@@ -358,7 +358,7 @@ impl Watch {
         event["object"].take()
     }
 
-    /// The next event, or how the watch ended.
+    /// The next event, or the end of the watch.
     pub fn try_next(&mut self) -> Result<Value, WatchEnd> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {

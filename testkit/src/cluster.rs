@@ -2,7 +2,7 @@
 //! the test moves it.
 //!
 //! There is one thread besides the store's, and no socket. The clock moves only when nothing is left to do at its
-//! present time, so that what happens when does not depend on how fast the machine is: days pass in seconds, and
+//! present time, so that the order of events does not depend on the speed of the machine: days pass in seconds, and
 //! always in the same way.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use corten_apiserver::{
     ServiceRanges,
 };
 use corten_auth::authentication::SigningKey;
-use corten_base::{Clock, Hands};
+use corten_base::{Clock, ClockControl};
 use corten_client::{Client, DeleteOptions, Error, Key, Kind, Patch, Propagation, Transport, kinds};
 use corten_controllers::AuthoritySource;
 use corten_pki::{Sans, ServerPki};
@@ -25,33 +25,33 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
-/// When every test begins: a Monday, at midnight.
-const BEGINNING: &str = "2026-03-02T00:00:00Z";
-/// Where memory can be written to as if it were a disk: nothing has to outlive a test.
+/// The start time of every test: a Monday, at midnight.
+const START: &str = "2026-03-02T00:00:00Z";
+/// A memory file system: nothing has to outlive a test.
 const MEMORY: &str = "/dev/shm";
 
 pub struct Cluster {
     runtime: Runtime,
-    /// Told whenever nothing is left to do.
+    /// Notified whenever nothing is left to do.
     idle: Arc<Notify>,
     clock: Clock,
-    hands: Hands,
+    hands: ClockControl,
     client: Client,
     manager: Option<Manager>,
     server: Option<corten_apiserver::Running>,
     _directory: TempDir,
 }
 
-/// Puts something between a part and the server: given the part's own way and an administrator's.
+/// Wraps the transport of a component: receives its own transport and the administrator's.
 pub type Between = Box<dyn FnOnce(Arc<dyn Transport>, Arc<dyn Transport>) -> Arc<dyn Transport>>;
 
-/// What to start.
+/// The configuration of a cluster.
 #[derive(Default)]
 pub struct ClusterOptions {
-    /// Certificates and keys are the cluster's own, whatever this says.
+    /// Certificates and keys are always the cluster's own.
     pub controllers: corten_controllers::Options,
     pub simulated_nodes: usize,
-    /// What the scheduler's requests go through.
+    /// The wrapper of the scheduler's transport.
     pub scheduler_through: Option<Between>,
 }
 
@@ -67,7 +67,7 @@ impl Cluster {
             .expect("a temporary directory");
         let store = Store::open(&directory.path().join("store"), corten_store::Options::default())
             .expect("an empty store opens");
-        let (clock, hands) = Clock::manual(BEGINNING.parse().expect("a good time"));
+        let (clock, hands) = Clock::manual(START.parse().expect("a good time"));
         let idle = Arc::new(Notify::new());
         let runtime = runtime(store.clone(), idle.clone());
         let pki =
@@ -93,18 +93,18 @@ impl Cluster {
         &self.client
     }
 
-    /// A client of somebody who has only the rights they are given.
+    /// A client of a user without any rights but those of its role bindings.
     pub fn client_as(&self, user: &str) -> Client {
         let server = self.server.as_ref().expect("a cluster has a server until it ends");
         Client::new(server.transport(user, &[]), "corten-testkit")
     }
 
-    /// Lets everything be done that is to be done now. The clock stands still.
+    /// Runs everything that is due now. The clock stands still.
     pub fn settle(&self) {
         self.runtime.block_on(self.idle.notified());
     }
 
-    /// Lets time pass, and everything be done that it brings.
+    /// Advances the clock, and runs everything that becomes due.
     pub fn advance(&self, by: Duration) {
         let end = self.now() + SignedDuration::try_from(by).expect("a time that ends");
         self.settle();
@@ -113,7 +113,7 @@ impl Cluster {
         }
     }
 
-    /// Lets time pass until something is as it should be, and tells how much did.
+    /// Advances the clock until a condition holds, and returns the elapsed time.
     #[track_caller]
     pub fn until(&self, what: &str, limit: Duration, is_so: impl Fn(&Cluster) -> bool) -> Duration {
         let start = self.now();
@@ -126,7 +126,7 @@ impl Cluster {
         self.now().duration_since(start).unsigned_abs()
     }
 
-    /// Waits for an answer; if it takes time, time passes.
+    /// Waits for a response; the clock advances if it takes time.
     pub fn ask<T>(&self, request: impl Future<Output = T>) -> T {
         self.runtime.block_on(async {
             let mut request = std::pin::pin!(request);
@@ -147,21 +147,21 @@ impl Cluster {
         self.ask(self.client.create(kind, object)).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// An object, if it is there.
+    /// An object, if it exists.
     #[track_caller]
     pub fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Value> {
         let found = self.ask(self.client.get(kind, &Key::new(namespace, name)));
         present(found).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// All objects of a kind in a namespace; in all of them if it is empty.
+    /// All objects of a kind in a namespace; in all namespaces if it is empty.
     #[track_caller]
     pub fn list(&self, kind: &Kind, namespace: &str) -> Vec<Value> {
         let list = self.ask(self.client.list(kind, namespace)).unwrap_or_else(|error| panic!("{error}"));
         list.items_at(&["items"]).to_vec()
     }
 
-    /// Merges something into an object.
+    /// Applies a merge patch to an object.
     #[track_caller]
     pub fn patch(&self, kind: &Kind, namespace: &str, name: &str, patch: Value) -> Value {
         let key = Key::new(namespace, name);
@@ -169,7 +169,7 @@ impl Cluster {
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Deletes an object, and in the background what belongs to it.
+    /// Deletes an object, and its dependents in the background.
     #[track_caller]
     pub fn delete(&self, kind: &Kind, namespace: &str, name: &str) {
         let options =
@@ -178,7 +178,7 @@ impl Cluster {
         present(deleted).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Pulls a simulated node's cable.
+    /// Disconnects a simulated node.
     #[track_caller]
     pub fn unplug(&self, node: &str) {
         let mut patch = Value::object();
@@ -203,8 +203,8 @@ fn present(answer: Result<Value, Error>) -> Result<Option<Value>, Error> {
     }
 }
 
-/// A runtime of one thread that tells when it has nothing to do: no task can go on, and none waits for the store. The
-/// store commits only while no task can go on, so that it does not matter how fast its threads are.
+/// A runtime of one thread that reports when it is idle: no task can run, and none waits for the store. The
+/// store commits only while no task can run, so that the speed of its threads does not matter.
 fn runtime(store: Store, idle: Arc<Notify>) -> Runtime {
     store.hold();
     let tell = move || {

@@ -1,6 +1,6 @@
-//! HTTP/1.1 over TLS, as little of it as a test client needs, with the wire in plain view.
+//! A minimal HTTP/1.1 client over TLS that gives tests access to the raw bytes.
 //!
-//! A test may send any bytes it likes, half a request or none; real clients are for everything else.
+//! A test may send any bytes, also incomplete requests; other tests use real clients.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-/// How long a test waits for anything before it fails.
+/// Deadline of every wait of a test.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// One connection to a server.
@@ -24,7 +24,7 @@ pub(crate) struct Head {
     pub(crate) headers: Vec<(String, String)>,
 }
 
-/// How a body is delimited.
+/// The framing of a body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
     Length(usize),
@@ -33,7 +33,7 @@ pub(crate) enum Framing {
 }
 
 impl Connection {
-    /// Connects and says hello; every later read gives up after [`DEADLINE`].
+    /// Connects and completes the TLS handshake; every later read fails after [`DEADLINE`].
     pub fn open(address: SocketAddr, tls: &Arc<ClientConfig>) -> io::Result<Connection> {
         let socket = TcpStream::connect_timeout(&address, DEADLINE)?;
         socket.set_nodelay(true)?;
@@ -44,19 +44,19 @@ impl Connection {
         Ok(Connection { stream: BufReader::new(StreamOwned::new(session, socket)) })
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         let stream = self.stream.get_mut();
         stream.write_all(bytes)?;
         stream.flush()
     }
 
-    /// Reads as many bytes as there is room for.
+    /// Fills the buffer.
     pub fn read_exact(&mut self, bytes: &mut [u8]) -> io::Result<()> {
         self.stream.read_exact(bytes)
     }
 
-    /// Reads bytes as they are, up to and with the first that end like this.
+    /// Reads up to and including this end.
     pub fn read_until(&mut self, end: &[u8]) -> io::Result<Vec<u8>> {
         let mut read = Vec::new();
         while !read.ends_with(end) {
@@ -67,10 +67,10 @@ impl Connection {
         Ok(read)
     }
 
-    /// Reads what a server said before it stopped listening; for when [`Connection::send`] has failed.
+    /// Reads the response of a server that stopped reading; for use after [`Connection::send`] has failed.
     pub(crate) fn salvage(&mut self) -> io::Result<Head> {
         let StreamOwned { conn, sock } = self.stream.get_mut();
-        // Its last words end with its end of the connection, one way or the other.
+        // The response ends when the server closes the connection, in one way or the other.
         while conn.read_tls(sock).is_ok_and(|count| count > 0) {
             conn.process_new_packets().map_err(io::Error::other)?;
         }
@@ -108,7 +108,7 @@ impl Connection {
         Ok(body)
     }
 
-    /// The next chunk of a chunked body, or none at its proper end.
+    /// The next chunk of a chunked body, or `None` at its end.
     pub(crate) fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
         let line = line(&mut self.stream)?;
         let size = usize::from_str_radix(line.split(';').next().unwrap_or_default(), 16)
@@ -119,7 +119,7 @@ impl Connection {
         Ok((size > 0).then_some(chunk))
     }
 
-    /// Whether the server has closed the connection, once it does.
+    /// Waits until the server closes the connection; false if it is still open at the deadline.
     pub fn ends(&mut self) -> bool {
         let mut rest = Vec::new();
         match self.stream.read_to_end(&mut rest) {

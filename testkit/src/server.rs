@@ -17,18 +17,18 @@ use crate::binary::corten_binary;
 use crate::client::{Client, Identity};
 use crate::http::DEADLINE;
 
-/// What a server says when it is ready.
+/// The text that a server prints when it is ready.
 const READY: &str = "Try:";
 
-/// Most tests are about what a client does, and want nobody else to do anything. A test that says something of
-/// parts or of nodes itself gets exactly that.
+/// Most tests are about a single client, without controllers. A test that sets components or nodes itself gets exactly
+/// those.
 const WITHOUT_CONTROLLERS: &str = "--disable=agent,controller-manager,dns,scheduler";
 
-/// Without controllers nobody makes the service accounts that pods run as: most tests want pods without them.
-/// A test that says something of admission plugins itself gets exactly that.
+/// Without controllers there are no service accounts for pods: most tests need pods without them.
+/// A test that sets admission plugins itself gets exactly those.
 const WITHOUT_ACCOUNTS: &str = "--disable-admission-plugins=ServiceAccount";
 
-/// Tests run on machines that are nearly full too; those that are about full disks say so themselves.
+/// Tests must pass on nearly full disks too; tests of full disks set their own thresholds.
 const ON_FULL_DISKS: [&str; 6] = [
     "--kubelet-arg",
     "eviction-hard=nodefs.available<1Mi",
@@ -38,11 +38,11 @@ const ON_FULL_DISKS: [&str; 6] = [
     "image-gc-low-threshold=99",
 ];
 
-/// Where a server keeps its data; removed when the last handle is dropped.
+/// A server's data directory; removed when the last handle is dropped.
 #[derive(Clone)]
 pub struct DataDirectory(Arc<TempDir>);
 
-/// A running server that has said it is ready.
+/// A running server that is ready.
 pub struct Server {
     child: Child,
     messages: Messages,
@@ -53,16 +53,16 @@ pub struct Server {
     client: Client,
 }
 
-/// A server that ended instead of becoming ready.
+/// A server that exited instead of becoming ready.
 #[derive(Debug)]
 pub struct StartFailure {
-    /// How it ended; none if it hung and was killed.
+    /// Its exit status; `None` if it hung and was killed.
     pub status: Option<ExitStatus>,
-    /// What it printed.
+    /// Its output.
     pub messages: String,
 }
 
-/// What a server prints, as it does.
+/// The output of a server, line by line.
 struct Messages {
     text: Arc<Mutex<String>>,
     events: Receiver<Event>,
@@ -74,16 +74,16 @@ enum Event {
 }
 
 impl DataDirectory {
-    /// An empty one.
+    /// An empty directory.
     pub fn new() -> DataDirectory {
         use std::os::unix::fs::PermissionsExt;
         let mut builder = tempfile::Builder::new();
-        // As an administrator makes one, who puts files into it before the first start.
+        // As administrators create it, with files in it before the first start.
         builder.prefix("corten-test-").permissions(std::fs::Permissions::from_mode(0o700));
         DataDirectory(Arc::new(builder.tempdir().expect("a temporary directory")))
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
@@ -120,7 +120,7 @@ impl Server {
         }
     }
 
-    /// A cluster on a data directory, which may hold one already.
+    /// A cluster on a data directory, which may have the data of an earlier one.
     pub fn try_start(directory: &DataDirectory, arguments: &[&str]) -> Result<Server, StartFailure> {
         let arguments = arguments.iter().map(OsString::from).collect();
         Server::spawn(directory.clone(), directory.path().join("admin.kubeconfig"), arguments)
@@ -182,7 +182,7 @@ impl Server {
         &self.client
     }
 
-    /// A client that shows something else than the administrator's certificate.
+    /// A client with another identity than the administrator's.
     pub fn client_as(&self, identity: Identity<'_>) -> Client {
         Client::with_identity(&self.credentials, identity).expect("the identity's certificates are good")
     }
@@ -197,7 +197,7 @@ impl Server {
         &self.credentials.server
     }
 
-    /// What the administrator's kubeconfig says.
+    /// The credentials of the administrator's kubeconfig.
     pub fn credentials(&self) -> &Credentials {
         &self.credentials
     }
@@ -207,12 +207,12 @@ impl Server {
         &self.kubeconfig
     }
 
-    /// Where it keeps its data.
+    /// Its data directory.
     pub fn directory(&self) -> &DataDirectory {
         &self.directory
     }
 
-    /// What it has printed so far.
+    /// Its output so far.
     pub fn messages(&self) -> String {
         self.messages.text()
     }
@@ -222,12 +222,12 @@ impl Server {
         self.child.id()
     }
 
-    /// Ends it without warning.
+    /// Kills it.
     pub fn kill_9(&mut self) {
         end(&mut self.child);
     }
 
-    /// Ends it without warning if it still runs, and starts it again on the same data.
+    /// Kills it if it still runs, and starts it again on the same data.
     #[track_caller]
     pub fn restart(&mut self) {
         end(&mut self.child);
@@ -237,14 +237,14 @@ impl Server {
         }
     }
 
-    /// Asks it to stop.
+    /// Sends SIGTERM.
     pub fn signal_terminate(&self) {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         // The child is reaped by this handle only, so its id still belongs to it.
         kill_process(id.expect("a child has an id"), Signal::TERM).expect("a child can be signalled");
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until it has exited by itself.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
         let limit = Instant::now() + DEADLINE;
@@ -262,7 +262,7 @@ impl Server {
         }
     }
 
-    /// Asks it to stop and waits until it has.
+    /// Sends SIGTERM and waits until it has exited.
     #[track_caller]
     pub fn terminate(&mut self) -> ExitStatus {
         self.signal_terminate();
@@ -301,7 +301,7 @@ fn copy(stderr: impl Read, text: &Mutex<String>, events: &Sender<Event>) {
         text.push('\n');
         drop(text);
         if ready {
-            // Nobody may be listening any more; the text is still kept.
+            // The receiver may be gone; the text is still kept.
             let _ = events.send(Event::Ready);
         }
     }

@@ -1,4 +1,4 @@
-//! Other people's programs, as tests run them: kubectl, Python.
+//! Clients of other projects, as tests run them: kubectl, Python.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,30 +9,30 @@ use std::sync::mpsc::{Receiver, channel};
 use crate::http::DEADLINE;
 use crate::server::Server;
 
-/// A program pointed at a server.
+/// A program with the credentials of a server.
 pub struct Tool {
     program: PathBuf,
     environment: Vec<(OsString, OsString)>,
 }
 
-/// What a program did.
+/// The result of a program.
 #[derive(Debug)]
 pub struct Output {
-    /// How it ended.
+    /// Its exit status.
     pub status: ExitStatus,
-    /// What it printed on stdout.
+    /// Its stdout.
     pub stdout: String,
-    /// What it printed on stderr.
+    /// Its stderr.
     pub stderr: String,
-    asked: String,
+    command_line: String,
 }
 
-/// A program that goes on running; ended when dropped.
+/// A running program; killed when it is dropped.
 pub struct Running {
     child: Child,
     lines: Receiver<String>,
     stderr: Receiver<String>,
-    asked: String,
+    command_line: String,
 }
 
 impl Tool {
@@ -45,7 +45,7 @@ impl Tool {
             .env("HOME", home)
     }
 
-    /// What is run.
+    /// The program's path.
     pub fn program(&self) -> &Path {
         &self.program
     }
@@ -57,32 +57,32 @@ impl Tool {
         self
     }
 
-    /// Runs it to its end.
+    /// Runs it until it exits.
     #[track_caller]
     pub fn run<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Output {
         self.run_with_input(arguments, "")
     }
 
-    /// Runs it to its end with text on its stdin.
+    /// Runs it until it exits, with text on its stdin.
     #[track_caller]
     pub fn run_with_input<A: AsRef<OsStr>>(&self, arguments: &[A], input: &str) -> Output {
-        let asked = self.asked(arguments);
+        let command_line = self.command_line(arguments);
         let mut child = self.spawn(arguments, Stdio::piped());
         let mut stdin = child.stdin.take().expect("stdin is piped");
         let input = input.to_owned();
-        // A program may end without reading its input; that is its own business.
+        // A program may exit without reading its input.
         let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
         let stdout = drain(child.stdout.take().expect("stdout is piped"));
         let stderr = drain(child.stderr.take().expect("stderr is piped"));
-        // Both pipes end when the program does.
+        // Both pipes close when the program exits.
         let (Ok(stdout), Ok(stderr)) = (stdout.recv_timeout(DEADLINE), stderr.recv_timeout(DEADLINE)) else {
             let _ = child.kill();
             let _ = child.wait();
-            panic!("{asked}: did not end in time");
+            panic!("{command_line}: did not end in time");
         };
         let status = child.wait().expect("a child can be waited for");
         let _ = writer.join();
-        Output { status, stdout, stderr, asked }
+        Output { status, stdout, stderr, command_line }
     }
 
     /// Starts it and leaves it running.
@@ -95,7 +95,7 @@ impl Tool {
         std::thread::spawn(move || {
             BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
-        Running { child, lines, stderr, asked: self.asked(arguments) }
+        Running { child, lines, stderr, command_line: self.command_line(arguments) }
     }
 
     #[track_caller]
@@ -107,33 +107,33 @@ impl Tool {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .unwrap_or_else(|error| panic!("{}: {error}", self.asked(arguments)))
+            .unwrap_or_else(|error| panic!("{}: {error}", self.command_line(arguments)))
     }
 
-    fn asked<A: AsRef<OsStr>>(&self, arguments: &[A]) -> String {
-        let mut asked = self.program.display().to_string();
+    fn command_line<A: AsRef<OsStr>>(&self, arguments: &[A]) -> String {
+        let mut command_line = self.program.display().to_string();
         for argument in arguments {
-            asked.push(' ');
-            asked.push_str(&argument.as_ref().to_string_lossy());
+            command_line.push(' ');
+            command_line.push_str(&argument.as_ref().to_string_lossy());
         }
-        asked
+        command_line
     }
 }
 
 impl Output {
-    /// What it printed, if it ended well.
+    /// Its stdout, if it succeeded.
     #[track_caller]
     pub fn ok(self) -> String {
         self.exited(0)
     }
 
-    /// What it printed, if it ended with a code.
+    /// Its stdout, if it exited with this code.
     #[track_caller]
     pub fn exited(self, code: i32) -> String {
         assert!(
             self.status.code() == Some(code),
             "{}: {}\nstdout:\n{}\nstderr:\n{}",
-            self.asked,
+            self.command_line,
             self.status,
             self.stdout,
             self.stderr
@@ -148,19 +148,19 @@ impl Running {
     pub fn line(&self) -> String {
         match self.lines.recv_timeout(DEADLINE) {
             Ok(line) => line,
-            Err(error) => panic!("{}: no further line: {error}", self.asked),
+            Err(error) => panic!("{}: no further line: {error}", self.command_line),
         }
     }
 
-    /// Waits until it has ended by itself; its output is what has not been taken line by line.
+    /// Waits until it has exited by itself; the output contains the lines that were not read before.
     #[track_caller]
     pub fn finish(mut self) -> Output {
         let Ok(stderr) = self.stderr.recv_timeout(DEADLINE) else {
-            panic!("{}: did not end in time", self.asked);
+            panic!("{}: did not end in time", self.command_line);
         };
         let stdout = self.lines.iter().map(|line| line + "\n").collect();
         let status = self.child.wait().expect("a child can be waited for");
-        Output { status, stdout, stderr, asked: std::mem::take(&mut self.asked) }
+        Output { status, stdout, stderr, command_line: std::mem::take(&mut self.command_line) }
     }
 }
 

@@ -1,9 +1,9 @@
-//! What a kubectl can be asked for.
+//! Versions of kubectl.
 
 use corten_testkit::Tool;
 use serde_json::Value;
 
-/// The minor version of a kubectl: Debian's own is older than some of what it is tested for.
+/// The minor version of a kubectl: Debian's is too old for some tests.
 pub fn kubectl_minor(kubectl: &Tool) -> u32 {
     let version: Value = serde_json::from_str(&kubectl.run(&["version", "--client", "-o", "json"]).ok())
         .expect("kubectl says its version in JSON");

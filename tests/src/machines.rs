@@ -1,4 +1,4 @@
-//! Machines on a network, each a network namespace, and the switch between them: what a cluster of several nodes needs,
+//! Machines on a network, each a network namespace, and the switch between them: a cluster of several nodes
 //! on one machine.
 
 use std::io;
@@ -10,16 +10,16 @@ use corten_net::route::{Change, Route, Routing, Veth};
 use corten_sys::namespaces::new_network;
 
 const MTU: u32 = 1500;
-/// What a machine's link is called.
+/// The name of a machine's link.
 const LINK: &str = "eth0";
 
-/// The network that machines are on, with a router that leads nowhere.
+/// The network of the machines, with a router that leads nowhere.
 pub struct Switch {
     namespace: Namespace,
     bridge: u32,
 }
 
-/// A machine with a network of its own; everything else it shares with the others.
+/// A machine with its own network namespace; it shares everything else with the others.
 pub struct Machine {
     namespace: Namespace,
     pub address: IpAddr,
@@ -62,7 +62,7 @@ impl Switch {
         Machine { namespace, address: address.address() }
     }
 
-    /// Pulls a machine's cable, or plugs it in again.
+    /// Disconnects a machine, or connects it again.
     pub fn set_connected(&self, machine: &Machine, connected: bool) {
         let mut routing = Routing::open(&self.namespace).expect("routes can be written");
         let IpAddr::V4(address) = machine.address else { return };
@@ -81,13 +81,13 @@ impl Default for Switch {
 }
 
 impl Machine {
-    /// Whatever is in the network namespace that a path opens, such as a pod.
+    /// The network namespace at a path, such as a pod's.
     #[track_caller]
     pub fn at(path: &str, address: IpAddr) -> Machine {
         Machine { namespace: Namespace::open(path).expect("it is there"), address }
     }
 
-    /// Sends what is for an address to a neighbour.
+    /// Routes an address through a neighbour.
     #[track_caller]
     pub fn route(&self, to: IpAddr, through: IpAddr) {
         let mut routing = Routing::open(&self.namespace).expect("routes can be written");
@@ -96,14 +96,14 @@ impl Machine {
         routing.set_route(&route).expect("the route is made");
     }
 
-    /// Does something there: whatever it starts is there too, and whatever it connects to is reached from there.
+    /// Runs a function in the namespace: its processes and connections belong to it.
     #[track_caller]
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.namespace.run(|| Ok(work())).expect("it went well there")
     }
 }
 
-/// A namespace in which nothing is but loopback.
+/// A namespace with a loopback interface only.
 fn fresh() -> Namespace {
     let namespace: Namespace = new_network().expect("a network namespace (this needs root)").into();
     let mut routing = Routing::open(&namespace).expect("routes can be written");

@@ -1,6 +1,6 @@
 //! The smallest valid object of every kind, and a status for it where it has one.
 //!
-//! Valid by upstream's rules, so that stricter validation never breaks a test that is about something else.
+//! Valid by upstream's rules, so that stricter validation never breaks a test of another feature.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ pub struct Sample {
     pub name: String,
     /// The whole object.
     pub object: Value,
-    /// What to write to its status, if it has one.
+    /// The status to write, if it has one.
     pub status: Option<Value>,
 }
 
@@ -42,7 +42,7 @@ pub fn pod(name: &str) -> Value {
     })
 }
 
-/// Most names are free; some say what the object is about.
+/// Most names are arbitrary; some are determined by the object.
 fn name_of(kind: &str, base: &str) -> String {
     match kind {
         "APIService" => format!("v1.{base}.example.com"),
@@ -120,7 +120,7 @@ fn body_of(served: &Served, name: &str) -> Option<Value> {
     Some(body)
 }
 
-/// What clusters are run with, rather than what runs on them.
+/// Kinds of the control plane rather than of workloads.
 fn body_of_machinery(served: &Served, name: &str) -> Option<Value> {
     let body = match served.kind.as_str() {
         "APIService" => {
@@ -182,7 +182,9 @@ fn body_of_machinery(served: &Served, name: &str) -> Option<Value> {
         }
         "MutatingAdmissionPolicy" => json!({"spec": {
             "matchConstraints": match_constraints(), "reinvocationPolicy": "Never", "failurePolicy": "Ignore",
-            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}],
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {
+                "expression": "[JSONPatch{op: \"test\", path: \"/kind\", value: \"Deployment\"}]",
+            }}],
         }}),
         "MutatingAdmissionPolicyBinding" => json!({"spec": {"policyName": "policy"}}),
         "PriorityClass" => json!({"value": 10}),
@@ -208,7 +210,7 @@ fn body_of_machinery(served: &Served, name: &str) -> Option<Value> {
     Some(body)
 }
 
-/// Dynamic resources and what schedules by them.
+/// Dynamic resources, and kinds that schedule by them.
 fn body_of_devices(served: &Served) -> Option<Value> {
     let request = match served.version.as_str() {
         "v1beta1" => json!({"name": "r", "deviceClassName": "c"}),
@@ -254,7 +256,7 @@ fn match_constraints() -> Value {
     }]})
 }
 
-/// Statuses that upstream's validation takes on an object just created.
+/// Statuses that upstream's validation accepts for a new object.
 fn status_of(served: &Served) -> Option<Value> {
     Some(match served.kind.as_str() {
         "Namespace" => json!({"phase": "Active", "conditions": [condition()]}),
@@ -286,7 +288,8 @@ fn status_of(served: &Served) -> Option<Value> {
         | "PodGroup" => {
             json!({"conditions": [condition()]})
         }
-        "CustomResourceDefinition" => json!({"conditions": [condition()], "storedVersions": ["v1"]}),
+        // Its conditions are the API server's.
+        "CustomResourceDefinition" => json!({"storedVersions": ["v1"]}),
         "FlowSchema" | "PriorityLevelConfiguration" => {
             json!({"conditions": [{"type": "Dangling", "status": "False"}]})
         }
@@ -306,7 +309,7 @@ fn condition() -> Value {
 
 const UID: &str = "0f0e0d0c-0b0a-4908-8706-050403020100";
 
-/// A PEM certificate request for CN=sample, base64 once more as JSON wants it.
+/// A PEM certificate request for CN=sample, in base64 as JSON requires.
 const CERTIFICATE_REQUEST: &str = "\
 LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlITE1ITUNBUUF3RVRFUE1BMEdBMVVFQXd3R2MyRn\
 RjR3hsTUZrd0V3WUhLb1pJemowQ0FRWUlLb1pJemowRApBUWNEUWdBRTFBWVBxcEMycDdETXVrZ2V0cE4yc3ZQUTlr\

@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 
 use crate::{Machine, eventually};
 
-/// Where the pods of tests are.
+/// The path of the tests' pods.
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// How long what is to end may take.
-const HOPE: Duration = Duration::from_secs(60);
+/// Maximum time for pods to terminate.
+const TERMINATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A cluster with one real node and the image it needs.
 pub struct Node {
@@ -24,13 +24,13 @@ pub struct Node {
     pub directory: DataDirectory,
     pub name: String,
     containerd: Option<Containerd>,
-    /// What else the kubelet is told.
+    /// Further flags of the kubelet.
     flags: Vec<String>,
-    /// Of every pod that ever was.
+    /// The uids of all pods that were ever created.
     uids: Mutex<Vec<String>>,
 }
 
-/// What runs the containers.
+/// The container runtime of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Runtime {
     Native,
@@ -87,7 +87,7 @@ impl Node {
             "0",
             "--pod-manifest-path",
             &manifests,
-            // However full this machine's disk is.
+            // Independent of the disk usage of this machine.
             "--kubelet-arg",
             "eviction-hard=memory.available<1Mi",
         ];
@@ -112,7 +112,7 @@ impl Node {
         self.server.client()
     }
 
-    /// The process dies and another takes its place.
+    /// Kills the process and starts another.
     pub fn replace(&mut self) {
         self.server.kill_9();
         self.server = Node::serve(&self.directory, &self.name, self.containerd.as_ref(), &self.flags);
@@ -121,7 +121,7 @@ impl Node {
     pub fn create(&self, pod: &Value) {
         let made = self.client().post(PODS, pod).expect(201);
         let uid = made["metadata"]["uid"].as_str().expect("pods have uids").to_owned();
-        self.uids.lock().expect("nobody fails with it").push(uid);
+        self.uids.lock().expect("no holder of the lock panics").push(uid);
     }
 
     pub fn pod(&self, name: &str) -> Value {
@@ -140,13 +140,13 @@ impl Node {
         text.lines().filter_map(|line| line.splitn(4, ' ').nth(3)).map(|line| format!("{line}\n")).collect()
     }
 
-    /// Whether any pod that ever was has a cgroup.
+    /// Returns true if any pod that was ever created has a cgroup.
     fn has_cgroup(&self) -> bool {
-        let uids = self.uids.lock().expect("nobody fails with it");
+        let uids = self.uids.lock().expect("no holder of the lock panics");
         uids.iter().any(|uid| cgroups(Path::new("/sys/fs/cgroup"), &format!("pod{uid}"), 4))
     }
 
-    /// Deletes every pod; then nothing of any is left.
+    /// Deletes every pod and checks that nothing is left.
     pub fn end(&self) {
         let client = self.client();
         for pod in items(client) {
@@ -172,15 +172,15 @@ impl Node {
 }
 
 impl Drop for Node {
-    /// A test that failed leaves no containers behind either.
+    /// A failed test leaves no containers behind either.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            leave_nothing(self.server.client(), self.directory.path());
+            delete_all_pods(self.server.client(), self.directory.path());
         }
     }
 }
 
-/// A pod of the native runtime, seen from within.
+/// The network namespace of a pod of the native runtime.
 #[track_caller]
 pub fn inside(directory: &Path, pod: &str, address: IpAddr) -> Machine {
     let folders = std::fs::read_dir(directory.join("runtime/sandboxes")).expect("there are sandboxes");
@@ -194,14 +194,14 @@ pub fn inside(directory: &Path, pod: &str, address: IpAddr) -> Machine {
     Machine::at(&format!("/proc/{supervisor}/ns/net"), address)
 }
 
-/// A folder of a machine that has the image of the tests already.
+/// A data directory that contains the image of the tests.
 pub fn with_image() -> DataDirectory {
     let directory = DataDirectory::new();
     import(directory.path());
     directory
 }
 
-/// What `corten` prints about a folder.
+/// The output of `corten` for a data directory.
 pub fn corten(arguments: &[&str], directory: &DataDirectory) -> String {
     let output = Command::new(corten_binary())
         .args(arguments)
@@ -213,7 +213,7 @@ pub fn corten(arguments: &[&str], directory: &DataDirectory) -> String {
     String::from_utf8(output.stdout).expect("it prints text")
 }
 
-/// Makes the image of the tests be in a data directory.
+/// Imports the image of the tests into a data directory.
 #[track_caller]
 pub fn import(directory: &Path) {
     let mut import = Command::new(corten_binary())
@@ -230,25 +230,34 @@ pub fn import(directory: &Path) {
     assert!(import.wait().expect("the import ends").success());
 }
 
-/// Deletes all pods and waits until nothing of them is left, or until that is hopeless. Never fails: it is for the end of
-/// tests that may have failed already, and a second panic would lose what the first one said.
-pub fn leave_nothing(client: &Client, directory: &Path) {
+/// Deletes all pods and waits until nothing of them is left, or until the deadline. Never fails: it runs at the end of
+/// tests that may already have failed, and a second panic would hide the first one.
+pub fn delete_all_pods(client: &Client, directory: &Path) {
     let Some(present) = names(client) else { return };
     for name in present {
         let path = format!("{PODS}/{name}?gracePeriodSeconds=1");
-        // Who cannot be asked any more has nothing deleted; the wait below ends by itself.
+        // If the server is gone nothing is deleted; the wait below ends by itself.
         let _ = client.try_send(&Request::new("DELETE", path));
     }
     let sandboxes = directory.join("runtime/sandboxes");
     let has_some = || std::fs::read_dir(&sandboxes).is_ok_and(|mut left| left.next().is_some());
     let has_pods = || names(client).is_some_and(|names| !names.is_empty());
     let started = Instant::now();
-    while (has_pods() || has_some()) && started.elapsed() < HOPE {
+    while (has_pods() || has_some()) && started.elapsed() < TERMINATION_TIMEOUT {
         std::thread::sleep(Duration::from_millis(100));
     }
 }
 
-/// What pods there are called, or nothing if the server cannot be asked.
+/// Deletes all pods and waits until the API server has none.
+#[track_caller]
+pub fn terminate_all(client: &Client) {
+    for name in names(client).unwrap_or_default() {
+        client.delete(format!("{PODS}/{name}?gracePeriodSeconds=1"));
+    }
+    eventually("all pods are deleted", || items(client).is_empty());
+}
+
+/// The names of the pods, or `None` if the server does not answer.
 fn names(client: &Client) -> Option<Vec<String>> {
     let answer = client.try_send(&Request::new("GET", PODS)).ok()?;
     let list: Value = serde_json::from_slice(&answer.body).ok()?;
@@ -260,7 +269,7 @@ pub fn items(client: &Client) -> Vec<Value> {
     client.get(PODS).expect(200)["items"].as_array().cloned().unwrap_or_default()
 }
 
-/// Whether a cgroup of this name is below a folder.
+/// Returns true if a cgroup of this name is below a folder.
 fn cgroups(folder: &Path, name: &str, depth: u32) -> bool {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut folders = entries.map(|entry| entry.path()).filter(|path| path.is_dir() && !path.is_symlink());
@@ -287,7 +296,7 @@ pub fn pod(name: &str, policy: &str, containers: &[Value]) -> Value {
     })
 }
 
-/// Everything that was told about a pod or a node.
+/// All events of a pod or a node as text.
 pub fn events(client: &Client, name: &str) -> String {
     told(client, name)
         .iter()
@@ -295,7 +304,7 @@ pub fn events(client: &Client, name: &str) -> String {
         .collect()
 }
 
-/// What was told about a pod or a node: types, reasons and messages.
+/// The events of a pod or a node: types, reasons and messages.
 pub fn reasons(client: &Client, name: &str) -> Vec<String> {
     let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
     let line = |event: &Value| ["type", "reason", "message"].map(|field| text(event, field)).join(" ");

@@ -1,7 +1,9 @@
-//! What a server offers, as its discovery says.
+//! The served resources, from discovery.
 
 use corten_testkit::{Client, Request};
 use serde_json::Value;
+
+use crate::eventually;
 
 /// A resource in one version.
 #[derive(Clone, Debug)]
@@ -14,11 +16,11 @@ pub struct Served {
     pub resource: String,
     /// Its kind.
     pub kind: String,
-    /// Whether its objects live in namespaces.
+    /// True if it is namespaced.
     pub namespaced: bool,
-    /// What can be done to it.
+    /// Its verbs.
     pub verbs: Vec<String>,
-    /// Its subresources and what can be done to them.
+    /// Its subresources and their verbs.
     pub subresources: Vec<(String, Vec<String>)>,
 }
 
@@ -31,7 +33,7 @@ impl Served {
         }
     }
 
-    /// The path of its collection, in a namespace if it lives in one.
+    /// The path of its collection, in a namespace if it is namespaced.
     pub fn collection(&self, namespace: &str) -> String {
         let root = match self.group.as_str() {
             "" => format!("/api/{}", self.version),
@@ -43,19 +45,19 @@ impl Served {
         }
     }
 
-    /// Whether a verb is offered.
+    /// Returns true if a verb is served.
     pub fn has(&self, verb: &str) -> bool {
         self.verbs.iter().any(|v| v == verb)
     }
 
-    /// Whether a verb is offered on a subresource.
+    /// Returns true if a verb of a subresource is served.
     pub fn subresource_has(&self, subresource: &str, verb: &str) -> bool {
         let found = self.subresources.iter().find(|(name, _)| name == subresource);
         found.is_some_and(|(_, verbs)| verbs.iter().any(|v| v == verb))
     }
 }
 
-/// Everything that aggregated discovery lists.
+/// All resources of aggregated discovery.
 pub fn served(client: &Client) -> Vec<Served> {
     const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let mut all = Vec::new();
@@ -93,4 +95,19 @@ fn text(value: &Value) -> String {
 
 fn texts(value: &Value) -> Vec<String> {
     items(value).iter().map(text).collect()
+}
+
+/// Returns a created object as it is when the API server's own controllers have written its status: definitions get
+/// their conditions after their creation.
+pub fn settled(client: &Client, kind: &Served, path: &str, created: Value) -> Value {
+    if kind.kind != "CustomResourceDefinition" {
+        return created;
+    }
+    let mut settled = created;
+    eventually("the definition is established", || {
+        settled = client.get(path).expect(200);
+        let conditions = settled["status"]["conditions"].as_array();
+        conditions.is_some_and(|all| all.iter().any(|c| c["type"] == "Established" && c["status"] == "True"))
+    });
+    settled
 }

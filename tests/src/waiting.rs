@@ -1,10 +1,10 @@
-//! Waiting for what controllers do in their own time.
+//! Waiting for the effects of controllers.
 
 use std::time::{Duration, Instant};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Looks again until something is as it should be.
+/// Polls until a condition holds.
 #[track_caller]
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();

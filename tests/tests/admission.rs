@@ -1,10 +1,10 @@
-//! Whom a node takes on, whom it does not, and who goes for whom; what the node tells of itself.
+//! Admission by the kubelet: accepted and refused pods, preemption; and the node's status.
 
 use corten_e2e::eventually;
 use corten_e2e::pods::{Node, Runtime, condition, container, pod, reasons};
 use serde_json::{Value, json};
 
-/// A pod that is on the node already, whatever a scheduler would say.
+/// A pod that is already bound to the node, without the scheduler.
 fn bound(node: &Node, name: &str, requests: &Value) -> Value {
     let mut asked = pod(name, "Always", &[container("main", "sleep 100000")]);
     asked["spec"]["nodeName"] = json!(node.name);
@@ -12,7 +12,7 @@ fn bound(node: &Node, name: &str, requests: &Value) -> Value {
     asked
 }
 
-/// Creates a pod that is not taken on, and says how that is told.
+/// Creates a pod that the kubelet refuses; returns reason and message of its status.
 fn refused(node: &Node, asked: &Value) -> (String, String) {
     let name = asked["metadata"]["name"].as_str().expect("it has a name");
     node.create(asked);
@@ -26,7 +26,7 @@ fn refused(node: &Node, asked: &Value) -> (String, String) {
 }
 
 #[test]
-fn who_does_not_fit_is_not_taken_on() {
+fn pods_that_do_not_fit_are_refused() {
     let node =
         Node::start_with("fits", Runtime::Native, &["max-pods=2", "system-reserved=cpu=100m,memory=64Mi"]);
     let object = node.object();
@@ -94,7 +94,7 @@ fn who_does_not_fit_is_not_taken_on() {
 }
 
 #[test]
-fn a_node_tells_what_happens_to_it() {
+fn a_node_records_events() {
     let mut node = Node::start("tells", Runtime::Native);
     let told = |node: &Node, reason: &str| {
         let line = format!("Normal {reason} Node {} status is now: {reason}", node.name);
@@ -128,7 +128,7 @@ fn a_node_tells_what_happens_to_it() {
 }
 
 #[test]
-fn a_kubelet_that_comes_back_asks_again_who_may_stay() {
+fn a_restarted_kubelet_admits_its_pods_again() {
     let mut node = Node::start("returns", Runtime::Native);
     let path = format!("/api/v1/nodes/{}", node.name);
     let label = |value: Value| json!({"metadata": {"labels": {"disk": value}}});

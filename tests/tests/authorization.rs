@@ -1,11 +1,11 @@
-//! Who may do what: roles, nodes, impersonation, escalation, and paths that try to look like others.
+//! Authorization: roles, nodes, impersonation, escalation, and paths that try to look like others.
 
 use corten_testkit::{Client, Request, Response, Server, Tool};
 use serde_json::{Value, json};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// Somebody, as the administrator acts as them.
+/// A user that the administrator impersonates.
 struct As<'a> {
     client: &'a Client,
     user: &'a str,
@@ -47,7 +47,7 @@ fn binding(kind: &str, name: &str, role_kind: &str, role: &str, user: &str) -> V
     })
 }
 
-/// Gives a user rules across the cluster.
+/// Grants a user rules in the whole cluster.
 fn grant(server: &Server, user: &str, rules: &[Value]) {
     let client = server.client();
     client.post(format!("{RBAC}/clusterroles"), &role("ClusterRole", user, rules)).expect(201);
@@ -56,7 +56,7 @@ fn grant(server: &Server, user: &str, rules: &[Value]) {
 }
 
 #[test]
-fn a_role_is_in_force_when_its_write_is_answered() {
+fn a_role_is_in_force_when_its_write_returns() {
     let server = Server::start();
     let client = server.client();
     let jane = As { client, user: "jane", groups: &[] };
@@ -83,7 +83,7 @@ fn a_role_is_in_force_when_its_write_is_answered() {
 
 #[test]
 fn the_bootstrap_policy_is_repaired_at_start_and_left_alone_otherwise() {
-    // What lets people read metrics is added to the roles of others a moment after the start.
+    // The role for metrics is aggregated into others shortly after the start.
     let parts = "--disable=agent,controller-manager,dns,metrics-server,scheduler";
     let mut server = Server::start_with(&[parts]);
     let roles = |server: &Server| {
@@ -116,7 +116,7 @@ fn the_bootstrap_policy_is_repaired_at_start_and_left_alone_otherwise() {
 }
 
 #[test]
-fn nobody_grants_more_than_they_hold() {
+fn no_user_grants_more_than_they_have() {
     let server = Server::start();
     let own = rule(&["get", "list"], "", &["pods"]);
     let all = ["create", "update", "patch", "get"];
@@ -181,7 +181,7 @@ fn escalate_and_bind_are_rights_of_their_own() {
 }
 
 #[test]
-fn acting_as_others_needs_the_right_to() {
+fn impersonation_needs_permission() {
     let server = Server::start();
     let who = json!({"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1"});
     let reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
@@ -194,7 +194,7 @@ fn acting_as_others_needs_the_right_to() {
     let request = Request::new("POST", reviews).json(&who).header("impersonate-group", "system:masters");
     let refusal = server.client().send(&request).expect_failure(400, "BadRequest");
     assert!(refusal.ends_with("without impersonating a user name"), "{refusal}");
-    // A user without roles cannot get in by naming somebody else.
+    // A user without roles cannot impersonate another.
     let leaf = leaf(&server, "jane");
     let jane =
         server.client_as(corten_testkit::Identity::Certificate { cert_pem: &leaf.0, key_pem: &leaf.1 });
@@ -206,7 +206,7 @@ fn acting_as_others_needs_the_right_to() {
     }
 }
 
-/// Certificate and key of a user the server's own authority vouches for.
+/// Certificate and key of a user, signed by the server's own CA.
 fn leaf(server: &Server, user: &str) -> (String, String) {
     use corten_pki::{Authority, LeafRequest, LeafUsage, Sans};
     let now = std::time::SystemTime::now();
@@ -264,7 +264,7 @@ fn a_node_reads_what_its_pods_need() {
 }
 
 #[test]
-fn paths_are_not_what_they_look_like() {
+fn disguised_paths_are_refused() {
     let server = Server::start();
     grant(&server, "pia", &[rule(&["get", "list"], "", &["pods"])]);
     let pia = As { client: server.client(), user: "pia", groups: &[] };
@@ -321,7 +321,7 @@ fn modes_are_asked_in_order() {
 }
 
 #[test]
-fn reviews_say_what_would_happen_and_why() {
+fn access_reviews_report_the_decision_and_its_reason() {
     let server = Server::start();
     let ask = |spec: Value| {
         let review =
@@ -376,7 +376,7 @@ fn reviews_say_what_would_happen_and_why() {
 }
 
 #[test]
-fn kubectl_asks_what_it_can() {
+fn kubectl_auth_can_i() {
     let server = Server::start();
     let kubectl = Tool::new("kubectl", &server);
     let run = |command: &str| kubectl.run(&command.split_whitespace().collect::<Vec<_>>());

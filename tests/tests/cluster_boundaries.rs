@@ -1,5 +1,5 @@
-//! Attacks from within the cluster on what is not the attacker's: by nodes, by those who write Services, webhooks and
-//! endpoints, and by machines that pose as the cluster.
+//! Attacks from within the cluster: by nodes, by authors of Services, webhooks and
+//! endpoints, and by machines that pretend to be the cluster.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -9,14 +9,14 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use corten_e2e::eventually;
 use corten_e2e::pods::corten;
-use corten_pki::{Authority, LeafRequest, LeafUsage, Sans, ask};
+use corten_pki::{Authority, LeafRequest, LeafUsage, Sans, signing_request};
 use corten_testkit::{Client, DataDirectory, Identity, Request, Server, corten_binary};
 use serde_json::{Value, json};
 
 const CSRS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// Who holds a node's credential.
+/// A client with a node's credential.
 fn node(server: &Server, name: &str) -> Client {
     let pki = server.directory().path().join("pki");
     let authority = Authority::load(&pki.join("ca.crt"), &pki.join("ca.key")).expect("an authority");
@@ -32,13 +32,13 @@ fn node(server: &Server, name: &str) -> Client {
 
 fn request(name: &str, node: &str, hosts: &[&str]) -> Value {
     let sans = hosts.iter().fold(Sans::default(), |sans, host| sans.with_host(host).expect("a name"));
-    let asked = ask(&format!("system:node:{node}"), "system:nodes", &sans).expect("a key");
+    let asked = signing_request(&format!("system:node:{node}"), "system:nodes", &sans).expect("a key");
     json!({
         "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name},
         "spec": {
             "request": STANDARD.encode(asked.request_pem), "signerName": "kubernetes.io/kubelet-serving",
             "usages": ["digital signature", "server auth"],
-            // What a client says of itself is nothing to the server.
+            // The server ignores what a client claims about itself.
             "extra": {"corten.dev/remote-address": ["10.96.0.1"]},
         },
     })
@@ -63,7 +63,7 @@ fn a_node_is_not_certified_as_the_api_server_or_another_machine() {
         let seen = &made["spec"]["extra"]["corten.dev/remote-address"];
         assert_eq!(seen, &json!(["127.0.0.1"]), "what the server saw, not what was said");
     }
-    // Its own name is the node's, and tells when the rest has been looked at.
+    // The node's own request is approved, which shows that the others were considered.
     evil.post(CSRS, &request("own", "evil", &["evil"])).expect_status(201);
     eventually("the node's own name is certified", || {
         client.get(format!("{CSRS}/own")).expect(200)["status"]["certificate"].is_string()
@@ -133,7 +133,7 @@ fn a_node_sees_addresses_and_labels_of_other_nodes_pods_alone() {
     let event = watch.expect("MODIFIED").to_string();
     assert!(event.contains("new") && !event.contains("PASSWORD"), "{event}");
     thief.get(format!("{PODS}/theirs")).expect_failure(403, "Forbidden");
-    // Its own pods it runs, so it has them whole.
+    // Of the pods that it runs, it sees everything.
     let own = thief.get("/api/v1/pods?fieldSelector=spec.nodeName=thief").expect(200);
     assert_eq!(own["items"][0]["spec"]["containers"][0]["env"][0]["value"], "PASSWORD");
     assert!(client.get(PODS).text().contains("PASSWORD"), "an administrator sees everything");
@@ -161,7 +161,7 @@ fn external_ips_can_be_denied() {
 }
 
 #[test]
-fn who_writes_what_is_not_run_is_told() {
+fn webhooks_that_are_not_called_are_warned_about() {
     let server = Server::start_with(&["--disable=agent"]);
     let client = server.client();
     let group = "/apis/admissionregistration.k8s.io/v1";
@@ -232,7 +232,7 @@ fn who_writes_what_is_not_run_is_told() {
 }
 
 #[test]
-fn the_api_server_is_no_way_to_what_only_it_can_reach() {
+fn the_api_server_does_not_proxy_to_its_own_network() {
     let server = Server::start_with(&["--disable=agent"]);
     let client = server.client();
     eventually("the default account", || {
@@ -247,7 +247,7 @@ fn the_api_server_is_no_way_to_what_only_it_can_reach() {
         let refused = client.get(format!("{PODS}/https:p:{port}/proxy/")).expect_failure(400, "BadRequest");
         assert_eq!(refused, "address not allowed", "{ip}");
     }
-    // Nor to what the author of a slice names.
+    // Nor to addresses in an endpoint slice.
     let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"name": "p", "port": 80}]}});
     client.post("/api/v1/namespaces/default/services", &service).expect_status(201);
     let slice = json!({
@@ -259,7 +259,7 @@ fn the_api_server_is_no_way_to_what_only_it_can_reach() {
     let refused = client.get("/api/v1/namespaces/default/services/s/proxy/");
     refused.expect_failure(503, "ServiceUnavailable");
     assert!(refused.text().contains("no endpoints available for service"), "{}", refused.text());
-    // A node's name leads where it says.
+    // The address of a node object.
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
     client.post("/api/v1/nodes", &node).expect_status(201);
     for address in ["127.0.0.1", "::ffff:127.0.0.1", "localhost"] {
@@ -272,10 +272,10 @@ fn the_api_server_is_no_way_to_what_only_it_can_reach() {
     }
 }
 
-/// A process that ends with the test.
-struct Ends(Child);
+/// A process that is killed with the test.
+struct KilledOnDrop(Child);
 
-impl Drop for Ends {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         // Both fail only if it has ended and been waited for already.
         let _ = self.0.kill();
@@ -284,7 +284,7 @@ impl Drop for Ends {
 }
 
 #[test]
-fn a_token_that_says_not_whose_it_is_is_used_only_if_told_so() {
+fn a_token_without_a_ca_hash_is_used_only_with_a_flag() {
     let directory = DataDirectory::new();
     let child = Command::new(corten_binary())
         .args(["agent", "--server", "https://192.0.2.1:6443", "--token", "abcdef.0123456789abcdef"])
@@ -294,7 +294,7 @@ fn a_token_that_says_not_whose_it_is_is_used_only_if_told_so() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the agent's process starts");
-    let mut agent = Ends(child);
+    let mut agent = KilledOnDrop(child);
     eventually("the agent refuses the token", || agent.0.try_wait().expect("it can be waited for").is_some());
     let mut said = String::new();
     let mut stderr = agent.0.stderr.take().expect("it is read");

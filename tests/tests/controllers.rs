@@ -1,4 +1,4 @@
-//! The controllers on simulated nodes: what people do with workloads and namespaces, on a whole cluster.
+//! The controllers on simulated nodes: workloads and namespaces in a whole cluster.
 
 use corten_e2e::eventually;
 use corten_testkit::{Client, Server};
@@ -28,7 +28,7 @@ fn deployments(namespace: &str) -> String {
     format!("/apis/apps/v1/namespaces/{namespace}/deployments")
 }
 
-/// Creates in a namespace that may be so new that its default account is not there yet.
+/// Creates in a namespace that may be so new that its default service account does not exist yet.
 fn create_deployment(client: &Client, namespace: &str, object: &Value) {
     client.post(deployments(namespace), object).expect_status(201);
 }
@@ -45,7 +45,7 @@ fn items(client: &Client, path: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_deployment_rolls_out_scales_and_goes_back() {
+fn a_deployment_rolls_out_scales_and_rolls_back() {
     let server = cluster();
     let client = server.client();
     create_deployment(client, "default", &deployment("web", 3, "registry.example/web:1"));
@@ -73,7 +73,7 @@ fn a_deployment_rolls_out_scales_and_goes_back() {
 }
 
 #[test]
-fn a_namespace_takes_everything_with_it() {
+fn a_deleted_namespace_deletes_its_content() {
     let server = cluster();
     let client = server.client();
     client.post("/api/v1/namespaces", &json!({"metadata": {"name": "team"}})).expect_status(201);
@@ -103,7 +103,7 @@ fn orphans_stay() {
     assert!(sets[0]["metadata"]["ownerReferences"].is_null(), "{}", sets[0]["metadata"]);
 }
 
-/// Kills the server in the middle of whatever it does, and starts it again on the same directory.
+/// Kills the server at any moment, and starts it again on the same directory.
 fn killed_and_started(mut server: Server) -> Server {
     let directory = server.directory().clone();
     server.kill_9();
@@ -111,7 +111,7 @@ fn killed_and_started(mut server: Server) -> Server {
 }
 
 #[test]
-fn a_deployment_just_created_survives_the_death_of_the_server() {
+fn a_new_deployment_survives_a_killed_server() {
     let server = cluster();
     create_deployment(server.client(), "default", &deployment("web", 20, "registry.example/web:1"));
     let server = killed_and_started(server);
@@ -122,7 +122,7 @@ fn a_deployment_just_created_survives_the_death_of_the_server() {
 }
 
 #[test]
-fn a_rollout_survives_the_death_of_the_server() {
+fn a_rollout_survives_a_killed_server() {
     let server = cluster();
     let client = server.client();
     create_deployment(client, "default", &deployment("web", 40, "registry.example/web:1"));
@@ -136,7 +136,7 @@ fn a_rollout_survives_the_death_of_the_server() {
     let server = killed_and_started(server);
     let client = server.client();
     let pods = "/api/v1/namespaces/default/pods";
-    eventually("the end of the rollout", || {
+    eventually("the rollout completes", || {
         is_rolled_out(client, &path, 40) && items(client, pods).len() == 40
     });
     let is_new = |pod: &Value| pod["spec"]["containers"][0]["image"] == "registry.example/web:2";
@@ -148,7 +148,7 @@ fn a_rollout_survives_the_death_of_the_server() {
 }
 
 #[test]
-fn the_deletion_of_a_namespace_survives_the_death_of_the_server() {
+fn the_deletion_of_a_namespace_survives_a_killed_server() {
     let server = cluster();
     let client = server.client();
     let (namespace, maps) = ("/api/v1/namespaces/team", "/api/v1/namespaces/team/configmaps");
@@ -163,7 +163,7 @@ fn the_deletion_of_a_namespace_survives_the_death_of_the_server() {
         client.post(maps, &json!({"metadata": {"name": format!("map-{index}")}})).expect_status(201);
     }
     client.delete(namespace).expect_status(200);
-    eventually("the beginning of the end", || {
+    eventually("the namespace is terminating", || {
         client.get(namespace).status == 404
             || items(client, &format!("{namespace}/pods"))
                 .iter()
@@ -187,7 +187,7 @@ fn the_deletion_of_a_namespace_survives_the_death_of_the_server() {
 }
 
 #[test]
-fn a_job_survives_the_death_of_the_server() {
+fn a_job_survives_a_killed_server() {
     let server = cluster();
     let job = json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sum"},
@@ -206,7 +206,7 @@ fn a_job_survives_the_death_of_the_server() {
     eventually("some are done", || client.get(&path).expect(200)["status"]["succeeded"].as_i64() > Some(3));
     let server = killed_and_started(server);
     let client = server.client();
-    eventually("the end of the job", || !client.get(&path).expect(200)["status"]["completionTime"].is_null());
+    eventually("the job finishes", || !client.get(&path).expect(200)["status"]["completionTime"].is_null());
     let status = client.get(&path).expect(200)["status"].clone();
     assert_eq!((&status["succeeded"], &status["completedIndexes"]), (&json!(30), &json!("0-29")), "{status}");
     assert!(status["failed"].is_null(), "{status}");
@@ -217,14 +217,14 @@ fn a_job_survives_the_death_of_the_server() {
 
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 
-/// How many endpoints of a service are ready.
+/// The number of ready endpoints of a service.
 fn ready_endpoints(client: &Client, service: &str) -> usize {
     let slices = items(client, &format!("{SLICES}?labelSelector=kubernetes.io/service-name={service}"));
     let endpoints = slices.iter().filter_map(|slice| slice["endpoints"].as_array()).flatten();
     endpoints.filter(|endpoint| endpoint["conditions"]["ready"] == true).count()
 }
 
-/// How many addresses the Endpoints of a service say.
+/// The number of addresses in the Endpoints of a service.
 fn addresses(client: &Client, service: &str) -> usize {
     let endpoints = client.get(format!("/api/v1/namespaces/default/endpoints/{service}"));
     let subsets = endpoints.expect(200)["subsets"].as_array().cloned().unwrap_or_default();
@@ -256,7 +256,7 @@ fn endpoints_follow_pods() {
 }
 
 #[test]
-fn quotas_tell_what_is_used_and_get_it_back() {
+fn quotas_report_usage_and_release_it() {
     let server = cluster();
     let client = server.client();
     let quotas = "/api/v1/namespaces/default/resourcequotas";
@@ -327,7 +327,7 @@ fn a_stateful_set_keeps_names_and_claims() {
 }
 
 #[test]
-fn a_budget_says_what_may_be_evicted() {
+fn a_budget_limits_evictions() {
     let server = cluster();
     let client = server.client();
     create_deployment(client, "default", &deployment("web", 4, "registry.example/web:1"));
@@ -367,7 +367,7 @@ fn an_autoscaler_keeps_to_its_bounds() {
 }
 
 #[test]
-fn revisions_that_others_make_stay_as_they_are() {
+fn revisions_of_other_clients_are_unchanged() {
     let server = cluster();
     let client = server.client();
     let (sets, revisions) = (
@@ -387,7 +387,7 @@ fn revisions_that_others_make_stay_as_they_are() {
         })
     };
     let ready = |name: &str| client.get(format!("{sets}/{name}")).expect(200)["status"]["numberReady"] == 3;
-    // Whoever runs was looked at after everything that had happened before it came.
+    // A pod that runs was synced after everything that had happened before it was created.
     let run = |name: &str| {
         client.post(sets, &set(name)).expect(201);
         eventually("the set runs", || ready(name));

@@ -1,4 +1,4 @@
-//! What goes wrong on a node: the pod says what, and goes on when it can. Nothing may be left in the end.
+//! Faults on a node: the pod reports them, and continues when it can. Nothing may be left in the end.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use corten_e2e::pods::{Node, PODS, Runtime, condition, container, events, items,
 use serde_json::{Value, json};
 
 #[test]
-fn what_was_missing_comes() {
+fn pods_start_once_missing_objects_exist() {
     let node = Node::start("comes", Runtime::Native);
     let client = node.client();
     let mut lacking = pod("lacking", "Always", &[container("main", "cat /c/a; sleep 100000")]);
@@ -26,8 +26,10 @@ fn what_was_missing_comes() {
     node.create(&hung);
     let reason =
         |name: &str| node.pod(name)["status"]["containerStatuses"][0]["state"]["waiting"]["reason"].clone();
-    eventually("the secret is missed", || reason("lacking") == "CreateContainerConfigError");
-    eventually("the volume is missed", || events(client, "unmounted").contains("configmap \"c\" not found"));
+    eventually("the missing secret is reported", || reason("lacking") == "CreateContainerConfigError");
+    eventually("the missing volume is reported", || {
+        events(client, "unmounted").contains("configmap \"c\" not found")
+    });
     eventually("the pod with a hook runs", || condition(&node.pod("hung"), "Ready") == "True");
     client.delete(format!("{PODS}/hung"));
     let secret =
@@ -38,12 +40,12 @@ fn what_was_missing_comes() {
     client.post("/api/v1/namespaces/default/configmaps", &config).expect_status(201);
     eventually("the secret came", || condition(&node.pod("lacking"), "Ready") == "True");
     eventually("the volume came", || condition(&node.pod("unmounted"), "Ready") == "True");
-    eventually("the hook holds nobody up", || client.get(format!("{PODS}/hung")).status == 404);
+    eventually("the hook does not block termination", || client.get(format!("{PODS}/hung")).status == 404);
     node.end();
 }
 
 #[test]
-fn a_pod_whose_supervisor_dies_gets_another() {
+fn a_pod_whose_supervisor_dies_gets_a_new_sandbox() {
     let node = Node::start("supervisor", Runtime::Native);
     node.create(&pod("web", "Always", &[container("main", "sleep 100000")]));
     eventually("the pod runs", || condition(&node.pod("web"), "Ready") == "True");
@@ -65,7 +67,7 @@ fn a_pod_whose_supervisor_dies_gets_another() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_got_over() {
+fn a_full_disk_is_reported_and_recovered_from() {
     let node = Node::start("full", Runtime::Native);
     let disk = SmallDisk::mount(&node.directory.path().join("kubelet/pods"));
     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "x".repeat(200_000)}});
@@ -88,7 +90,7 @@ fn a_full_disk_is_told_and_got_over() {
 }
 
 #[test]
-fn images_that_cannot_be_had_are_told_and_replaced() {
+fn image_pull_failures_are_reported_and_the_image_can_be_changed() {
     let node = Node::start("images", Runtime::Native);
     let with = |name: &str, image: &str, policy: &str| {
         let mut asked = pod(name, "Always", &[container("main", "sleep 100000")]);
@@ -96,7 +98,7 @@ fn images_that_cannot_be_had_are_told_and_replaced() {
         asked["spec"]["containers"][0]["imagePullPolicy"] = json!(policy);
         node.create(&asked);
     };
-    // Nobody listens there.
+    // Nothing listens there.
     with("unreachable", "127.0.0.1:1/none:1", "IfNotPresent");
     with("misnamed", "Web:1", "IfNotPresent");
     with("absent", "absent:1", "Never");
@@ -122,7 +124,7 @@ fn images_that_cannot_be_had_are_told_and_replaced() {
     });
     told("misnamed", &format!("Warning InspectFailed {why}"));
     let why = "Container image \"absent:1\" is not present with pull policy of Never";
-    eventually("the image is missed", || {
+    eventually("the missing image is reported", || {
         waiting("absent") == json!({"reason": "ErrImageNeverPull", "message": why})
     });
     let present = json!({"spec": {"containers": [{"name": "main", "image": "busybox"}]}});
@@ -136,7 +138,7 @@ fn images_that_cannot_be_had_are_told_and_replaced() {
 }
 
 #[test]
-fn what_cannot_be_mounted_is_told_and_mended() {
+fn mount_failures_are_reported_and_retried() {
     let node = Node::start("mounts", Runtime::Native);
     let place = node.directory.path().join("place");
     std::fs::write(&place, "").expect("a file is written");
@@ -160,7 +162,7 @@ fn what_cannot_be_mounted_is_told_and_mended() {
 }
 
 #[test]
-fn hooks_that_fail_or_hang_hold_nobody_up() {
+fn failing_and_hanging_hooks_do_not_block_termination() {
     let node = Node::start("hooks", Runtime::Native);
     let with = |name: &str, hook: &str| {
         let mut asked = pod(name, "Always", &[container("main", "sleep 100000")]);
@@ -181,12 +183,14 @@ fn hooks_that_fail_or_hang_hold_nobody_up() {
     told("hangs", "Normal Started Container started");
     assert_eq!(condition(&node.pod("hangs"), "Ready"), "False", "a container whose hook runs is not ready");
     node.client().delete(format!("{PODS}/hangs"));
-    eventually("the hook holds nobody up", || node.client().get(format!("{PODS}/hangs")).status == 404);
+    eventually("the hook does not block termination", || {
+        node.client().get(format!("{PODS}/hangs")).status == 404
+    });
     node.end();
 }
 
 #[test]
-fn a_full_disk_of_containers_is_told_and_got_over() {
+fn a_full_container_disk_is_reported_and_recovered_from() {
     let node = Node::start("storage", Runtime::Native);
     let disk = SmallDisk::mount(&node.directory.path().join("runtime/containers"));
     disk.fill();
@@ -203,7 +207,7 @@ fn a_full_disk_of_containers_is_told_and_got_over() {
     node.end();
 }
 
-/// A disk of one megabyte; gone when it is dropped.
+/// A disk of one megabyte; unmounted when it is dropped.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -215,7 +219,7 @@ impl SmallDisk {
     }
 
     fn fill(&self) {
-        // It is written until nothing fits any more.
+        // Written until the disk is full.
         let _ = std::fs::write(self.0.join("ballast"), vec![0; 2 << 20]);
     }
 

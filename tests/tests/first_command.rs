@@ -1,5 +1,5 @@
-//! The promise of the README: whoever starts Corten on a machine that never saw it has, within five seconds, a cluster in
-//! which a Deployment answers through the name of its Service.
+//! The promise of the README: on a new machine, a user has within five seconds a cluster in
+//! which a Deployment answers through the DNS name of its Service.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ const PROMISED_MS: f64 = 5000.0;
 #[test]
 fn a_deployment_answers_by_name_soon_after_the_first_command() {
     let mut command = Command::new(corten_binary());
-    // What went wrong is said at the end of what it prints.
+    // Errors are printed at the end of the output.
     command.args(["bench", "cluster", "--json"]).env("RUST_BACKTRACE", "0").env("RUST_LIB_BACKTRACE", "0");
     let output = command.output().expect("corten runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,12 +1,12 @@
-//! Clients that hold on to what they can get: bodies that never come, and floods of frames. Others are served meanwhile.
+//! Clients that hold resources: bodies that never arrive, and floods of frames. Other clients are served meanwhile.
 
 use std::io;
 
 use corten_testkit::{Client, Connection, Identity, Request, Server};
 use serde_json::json;
 
-/// What a user may wait for at once.
-const SHARE: usize = 32;
+/// Maximum number of concurrent requests of a user.
+const USER_LIMIT: usize = 32;
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 const DATA: u8 = 0;
@@ -26,7 +26,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A field of a header that is not remembered.
+/// A header field without indexing.
 fn field(name: &str, value: &str) -> Vec<u8> {
     let length = |text: &str| u8::try_from(text.len()).expect("a field is short");
     [&[0, length(name)], name.as_bytes(), &[length(value)], value.as_bytes()].concat()
@@ -44,8 +44,8 @@ fn http2(client: &Client) -> Connection {
     connection
 }
 
-/// The error that the server gives up a connection with, if it says so before it closes it.
-fn goes_away(connection: &mut Connection) -> io::Result<Option<u32>> {
+/// The error code with which the server closes a connection, if it sends one before.
+fn goaway_code(connection: &mut Connection) -> io::Result<Option<u32>> {
     loop {
         let mut head = [0; 9];
         match connection.read_exact(&mut head) {
@@ -74,7 +74,7 @@ fn serves(server: &Server) {
     assert_eq!(server.client().get("/livez").status, 200);
 }
 
-/// The kibibytes that the server has resident.
+/// The resident memory of the server in KiB.
 fn resident(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.process_id())).expect("a process");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it says so");
@@ -82,7 +82,7 @@ fn resident(server: &Server) -> u64 {
 }
 
 #[test]
-fn bodies_that_never_come_keep_nobody_waiting() {
+fn bodies_that_never_arrive_delay_no_other_client() {
     let server =
         Server::start_with(&["--max-mutating-requests-inflight", "8", "--max-requests-inflight", "8"]);
     let client = server.client();
@@ -118,14 +118,14 @@ fn bodies_that_never_come_keep_nobody_waiting() {
         let answer = connection.read_until(b"\r\n\r\n").expect("an answer");
         (connection, String::from_utf8_lossy(&answer).into_owned())
     };
-    // The server says that it waits for the body.
+    // The server waits for the body.
     let stalled = |method: &str| {
         let (connection, answer) = begun(method);
         assert!(answer.starts_with("HTTP/1.1 100"), "{answer}");
         connection
     };
     let methods = ["POST", "GET"].into_iter().cycle();
-    let mut waiting: Vec<Connection> = methods.take(SHARE).map(stalled).collect();
+    let mut waiting: Vec<Connection> = methods.take(USER_LIMIT).map(stalled).collect();
     let (mut refused, mut answer) = begun("POST");
     if answer.starts_with("HTTP/1.1 100") {
         let next = refused.read_until(b"\r\n\r\n").expect("an answer");
@@ -140,7 +140,7 @@ fn bodies_that_never_come_keep_nobody_waiting() {
     assert_eq!(written.status, 201, "{}", written.text());
     assert_eq!(client.send(&good(Request::new("GET", CONFIG_MAPS))).status, 200);
 
-    // What comes in the end is still taken.
+    // A body that arrives late is still accepted.
     waiting[0].send(body.as_bytes()).expect("it is sent");
     let answer = waiting[0].read_until(b"\r\n\r\n").expect("an answer");
     assert!(answer.starts_with(b"HTTP/1.1 201"), "{}", String::from_utf8_lossy(&answer));
@@ -159,7 +159,7 @@ fn streams_that_are_reset_at_once_end_their_connection() {
     match connection.send(&flood) {
         Err(error) => assert!(is_closed(&error), "{error}"),
         Ok(()) => {
-            let code = goes_away(&mut connection).expect("the connection ends");
+            let code = goaway_code(&mut connection).expect("the connection ends");
             assert!(code.is_none_or(|code| code == 11), "{code:?}: enhance your calm");
         }
     }
@@ -167,7 +167,7 @@ fn streams_that_are_reset_at_once_end_their_connection() {
 }
 
 #[test]
-fn headers_without_end_end_their_connection() {
+fn endless_headers_close_the_connection() {
     let server = Server::start();
     let before = resident(&server);
     let mut connection = http2(server.client());
@@ -175,11 +175,11 @@ fn headers_without_end_end_their_connection() {
     connection.send(&begin).expect("it is sent");
     let junk: Vec<u8> = (0..60).flat_map(|_| field("x", &"y".repeat(120))).collect();
     let more = frame(CONTINUATION, 0, 1, &junk);
-    // Much more than any server keeps; it stops reading long before.
+    // Much more than any server buffers; it stops reading long before.
     let flooded = (0..4_000).find_map(|_| connection.send(&more).err());
     let ended = match flooded {
         Some(error) => is_closed(&error),
-        None => goes_away(&mut connection).is_ok(),
+        None => goaway_code(&mut connection).is_ok(),
     };
     assert!(ended, "the server listens to all of it");
     serves(&server);
@@ -200,14 +200,14 @@ fn headers_have_a_largest_size() {
 }
 
 #[test]
-fn frames_that_want_answers_are_not_piled_up() {
+fn frames_that_need_responses_are_not_queued_without_bound() {
     let server = Server::start();
     for (kind, payload) in [(SETTINGS, &[][..]), (PING, &[0; 8])] {
         let before = resident(&server);
         let mut connection = http2(server.client());
         let flood = frame(kind, 0, 0, payload).repeat(1000);
-        // Nothing is read of the answers. A server that stops reading would let this wait; it is asked for little
-        // enough that the kernel takes it all.
+        // The responses are not read. A server that stops reading would block this; the requests are few
+        // enough that the kernel buffers them all.
         for _ in 0..50 {
             if connection.send(&flood).is_err() {
                 break;
@@ -219,22 +219,22 @@ fn frames_that_want_answers_are_not_piled_up() {
 }
 
 #[test]
-fn empty_frames_on_streams_nobody_opened_end_their_connection() {
+fn empty_frames_on_unopened_streams_close_the_connection() {
     let server = Server::start();
     let mut connection = http2(server.client());
     connection.send(&frame(DATA, 0, 101, &[]).repeat(10)).expect("it is sent");
-    let code = goes_away(&mut connection).expect("the connection ends");
+    let code = goaway_code(&mut connection).expect("the connection ends");
     assert!(code.is_some_and(|code| code != 0), "{code:?}: it is an error");
     serves(&server);
 }
 
 #[test]
-fn whoever_is_not_believed_has_to_connect_again() {
+fn an_unauthenticated_connection_is_closed() {
     let server = Server::start();
     let mut connection = http2(&server.client_as(Identity::Anonymous));
     let request = get(&field("authorization", "Bearer nonsense"));
     connection.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &request)).expect("it is sent");
-    let code = goes_away(&mut connection).expect("the connection ends");
+    let code = goaway_code(&mut connection).expect("the connection ends");
     assert_eq!(code, Some(0), "in good order");
     serves(&server);
 }

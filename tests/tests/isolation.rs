@@ -1,5 +1,6 @@
-//! Attacks on the node by pods in real containers: what a field promises and the node does not do, and links that a pod puts
-//! where the kubelet reads.
+//! Attacks on the node by pods in real containers: fields whose promise the node cannot keep, and links in files that
+//! the
+//! kubelet reads.
 
 use corten_e2e::pods::{Node, PODS, Runtime, condition, container, events, pod, reasons};
 use corten_e2e::{eventually, on_every_runtime};

@@ -2,14 +2,14 @@
 
 use std::process::{Child, Command, Stdio};
 
-use corten_e2e::pods::{corten, with_image};
+use corten_e2e::pods::{corten, terminate_all, with_image};
 use corten_e2e::{Machine, Switch, eventually};
 use corten_testkit::{Client, DataDirectory, Server, corten_binary};
 use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
-/// How full this machine's disks are is nobody's concern here.
+/// Independent of the disk usage of this machine.
 const KUBELET: [&str; 2] = ["--kubelet-arg", "eviction-hard=memory.available<1Mi"];
 
 /// A node in a process of its own.
@@ -80,8 +80,8 @@ fn running(client: &Client, name: &str) -> String {
     get(client, name)["status"]["podIP"].as_str().expect("it has an address").to_owned()
 }
 
-/// What a pod printed until it ended, as the API server tells it.
-fn said(client: &Client, name: &str, node: &str, script: &str) -> String {
+/// The log of a pod until it terminated, from the API server.
+fn log_of(client: &Client, name: &str, node: &str, script: &str) -> String {
     client.post(PODS, &pod(name, node, script)).expect_status(201);
     eventually(&format!("{name} has ended"), || {
         matches!(get(client, name)["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
@@ -89,20 +89,11 @@ fn said(client: &Client, name: &str, node: &str, script: &str) -> String {
     log(client, name)
 }
 
-/// Through the kubelet of its node, which shows a certificate of the cluster's.
+/// From the kubelet of its node, which has a certificate of the cluster.
 fn log(client: &Client, name: &str) -> String {
     let path = format!("{PODS}/{name}/log");
     eventually(&format!("the log of {name} can be read"), || client.get(&path).status == 200);
     String::from_utf8(client.get(&path).body).expect("logs are text")
-}
-
-fn end(client: &Client) {
-    let list = || client.get(PODS).expect(200)["items"].as_array().cloned().unwrap_or_default();
-    for pod in list() {
-        let name = pod["metadata"]["name"].as_str().expect("pods have names");
-        client.delete(format!("{PODS}/{name}?gracePeriodSeconds=1"));
-    }
-    eventually("all pods are gone", || list().is_empty());
 }
 
 #[test]
@@ -144,7 +135,7 @@ fn three_machines_become_one_cluster() {
         });
 
         pods_reach_each_other(client);
-        end(client);
+        terminate_all(client);
     });
 }
 
@@ -164,12 +155,8 @@ fn pods_reach_each_other(client: &Client) {
              for i in $(busybox seq 100); do busybox timeout 3 wget -q -O - http://web/ && break; sleep 0.2; done
              busybox nslookup web.default.svc.cluster.local"
         );
-        let said = said(client, name, node, &script);
-        assert_eq!(
-            said.matches("hello from web").count(),
-            2,
-            "directly and by its name, from {node}:\n{said}"
-        );
-        assert!(said.contains("Name:\tweb.default.svc.cluster.local"), "from {node}:\n{said}");
+        let log = log_of(client, name, node, &script);
+        assert_eq!(log.matches("hello from web").count(), 2, "directly and by its name, from {node}:\n{log}");
+        assert!(log.contains("Name:\tweb.default.svc.cluster.local"), "from {node}:\n{log}");
     }
 }

@@ -1,4 +1,5 @@
-//! The `kube` crate, unchanged: typed objects, apply, pages, watchers with and without streaming lists.
+//! The `kube` crate, unchanged: typed objects, apply, pages, watchers with and without streaming lists, and custom
+//! resources that it derives from Rust types.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +7,15 @@ use corten_testkit::{DEADLINE, Server};
 use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{DynamicObject, GroupVersionKind, WatchEvent};
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Client, Config, Discovery, ResourceExt};
+use kube::runtime::{conditions, wait::await_condition};
+use kube::{Client, Config, CustomResource, CustomResourceExt, Discovery, ResourceExt};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -33,7 +38,7 @@ fn map(name: &str) -> ConfigMap {
 }
 
 #[tokio::test]
-async fn typed_objects_live_and_die() {
+async fn typed_objects_are_created_and_deleted() {
     let server = Server::start();
     let client = client(&server).await;
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
@@ -179,4 +184,84 @@ async fn discovery_leads_to_dynamic_objects() {
     let lease = DynamicObject::new("l", &resource).data(json!({"spec": {"holderIdentity": "me"}}));
     let created = leases.create(&PostParams::default(), &lease).await.unwrap();
     assert_eq!(created.data["spec"]["holderIdentity"], "me");
+}
+
+/// A custom resource as operators in Rust define theirs.
+#[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Machine",
+    namespaced,
+    status = "MachineStatus",
+    shortname = "mc"
+)]
+#[kube(scale(spec_replicas_path = ".spec.replicas", status_replicas_path = ".status.replicas"))]
+#[kube(validation = "self.spec.replicas <= 5")]
+#[kube(printcolumn(name = "Replicas", type_ = "integer", json_path = ".spec.replicas"))]
+struct MachineSpec {
+    replicas: i32,
+    mode: Option<Mode>,
+    #[serde(default = "three")]
+    tries: i32,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema, PartialEq)]
+enum Mode {
+    Fast,
+    Safe,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+struct MachineStatus {
+    replicas: i32,
+}
+
+fn three() -> i32 {
+    3
+}
+
+#[tokio::test]
+async fn derived_custom_resources_are_installed_and_used() {
+    let server = Server::start();
+    let client = client(&server).await;
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let apply = PatchParams::apply("operator").force();
+    let name = "machines.example.com";
+    definitions.patch(name, &apply, &Patch::Apply(Machine::crd())).await.unwrap();
+    let established = await_condition(definitions.clone(), name, conditions::is_crd_established());
+    timeout(DEADLINE, established).await.unwrap().unwrap();
+
+    let machines: Api<Machine> = Api::default_namespaced(client.clone());
+    let machine = Machine::new("m", MachineSpec { replicas: 2, mode: Some(Mode::Safe), tries: 1 });
+    let applied = machines.patch("m", &apply, &Patch::Apply(&machine)).await.unwrap();
+    assert_eq!((applied.spec.replicas, applied.spec.mode), (2, Some(Mode::Safe)));
+    let short = json!({"apiVersion": "example.com/v1", "kind": "Machine", "metadata": {"name": "short"}, "spec": {"replicas": 1}});
+    let created = machines.patch("short", &apply, &Patch::Apply(short)).await.unwrap();
+    assert_eq!(created.spec.tries, 3, "the schema's default");
+
+    let too_many = Machine::new("n", MachineSpec { replicas: 6, mode: None, tries: 1 });
+    let error = machines.create(&PostParams::default(), &too_many).await.unwrap_err();
+    assert!(matches!(error, kube::Error::Api(status) if status.is_invalid()));
+    let status = Patch::Merge(json!({"status": {"replicas": 2}}));
+    let patched = machines.patch_status("m", &PatchParams::default(), &status).await.unwrap();
+    assert_eq!(patched.status.map(|status| status.replicas), Some(2));
+    assert_eq!(machines.get_scale("m").await.unwrap().spec.and_then(|spec| spec.replicas), Some(2));
+
+    let mut events = watcher(machines.clone(), watcher::Config::default()).boxed();
+    let mut seen = Vec::new();
+    while seen.len() < 2 {
+        if let Event::InitApply(machine) =
+            timeout(DEADLINE, events.try_next()).await.unwrap().unwrap().unwrap()
+        {
+            seen.push(machine.name_any());
+        }
+    }
+    assert_eq!(seen, ["m", "short"]);
+    definitions.delete(name, &DeleteParams::default()).await.unwrap();
+    let uid = definitions.get(name).await.map(|found| found.uid().unwrap_or_default()).unwrap_or_default();
+    timeout(DEADLINE, await_condition(definitions, name, conditions::is_deleted(&uid)))
+        .await
+        .unwrap()
+        .unwrap();
 }

@@ -1,4 +1,4 @@
-//! kubectl, unchanged: every version that is found.
+//! kubectl, unchanged: every version that is installed.
 //!
 //! `KUBECTLS` names them, separated by colons; otherwise it is the one on `PATH` and those installed beside it.
 //! A machine without any fails here: `cargo xtask prepare` installs one.
@@ -53,7 +53,7 @@ fn words(command: &str) -> Vec<&str> {
     command.split_whitespace().collect()
 }
 
-/// Runs a test with every kubectl there is, each with a server of its own.
+/// Runs a test with every installed kubectl, each with a server of its own.
 #[track_caller]
 fn with_each(test: fn(&Kubectl)) {
     let found = kubectls();
@@ -230,6 +230,95 @@ fn manifests_are_applied_by_the_server() {
     });
 }
 
+const WIDGETS: &str = r#"
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: widgets, singular: widget, kind: Widget, shortNames: [wd], categories: [all]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources:
+      status: {}
+      scale: {specReplicasPath: .spec.size, statusReplicasPath: .status.size}
+    additionalPrinterColumns:
+    - {name: Size, type: integer, jsonPath: .spec.size}
+    schema:
+      openAPIV3Schema:
+        type: object
+        description: A widget of the shop.
+        properties:
+          spec:
+            type: object
+            required: [size]
+            properties:
+              size: {type: integer, minimum: 1, description: The number of parts.}
+              color: {type: string, default: red}
+          status: {type: object, x-kubernetes-preserve-unknown-fields: true}
+"#;
+
+const WIDGET: &str = "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec:\n  size: 2\n";
+
+#[test]
+fn custom_resources_look_like_all_others() {
+    with_each(|kubectl| {
+        kubectl.with_input("apply -f -", WIDGETS);
+        kubectl.ok("wait --for=condition=Established crd/widgets.example.com --timeout=50s");
+        let file = kubectl.file("widget.yaml", WIDGET);
+        let on_file = |command: &str| format!("{command} -f {}", file.display());
+        assert!(kubectl.exits(1, &on_file("diff")).contains("+  color: red"), "defaults are shown");
+        assert_eq!(kubectl.ok(&on_file("apply")), "widget.example.com/w created\n");
+        assert_eq!(kubectl.ok(&on_file("apply")), "widget.example.com/w unchanged\n");
+        assert_eq!(kubectl.ok(&on_file("diff")), "");
+        assert_eq!(words(&kubectl.ok("get widgets")), ["NAME", "SIZE", "w", "2"]);
+        assert_eq!(words(&kubectl.ok("get wd w --no-headers")), ["w", "2"]);
+        assert!(kubectl.ok("get all").contains("widget.example.com/w"));
+        assert!(kubectl.ok("get widget.v1.example.com w -o yaml").contains("color: red"));
+        let described = kubectl.ok("describe widget w");
+        assert!(
+            described.contains("Color:") && described.contains("API Version:  example.com/v1"),
+            "{described}"
+        );
+        let explained = kubectl.ok("explain widget.spec.size");
+        assert!(explained.contains("The number of parts."), "{explained}");
+        assert!(kubectl.ok("explain widget").contains("A widget of the shop."));
+        let resources = kubectl.ok("api-resources --api-group=example.com --no-headers");
+        assert_eq!(words(&resources), ["widgets", "wd", "example.com/v1", "true", "Widget"]);
+
+        assert_eq!(kubectl.ok("scale widget w --replicas=4"), "widget.example.com/w scaled\n");
+        assert_eq!(kubectl.ok("get widget w -o jsonpath={.spec.size}"), "4");
+        kubectl.ok("label widget w a=b");
+        kubectl.ok(r#"patch widget w --type=merge -p {"spec":{"color":"blue"}}"#);
+        kubectl.ok(r#"patch widget w --type=json -p [{"op":"replace","path":"/spec/size","value":5}]"#);
+        assert!(
+            kubectl.fails(r#"patch widget w --type=strategic -p {"spec":{"size":6}}"#).contains("strategic")
+        );
+        let refusal = kubectl.fails(r#"patch widget w --type=merge -p {"spec":{"size":0}}"#);
+        assert!(refusal.contains("spec.size in body should be greater than or equal to 1"), "{refusal}");
+        kubectl.file("widget.yaml", &WIDGET.replace("size: 2", "size: 2\n  colour: green"));
+        assert!(kubectl.fails(&on_file("apply")).contains("colour"));
+        kubectl.file("widget.yaml", WIDGET);
+        kubectl.ok(&format!("{} --server-side --force-conflicts", on_file("apply")));
+        assert_eq!(kubectl.ok("get widgets -l a=b -o name"), "widget.example.com/w\n");
+        assert_eq!(
+            kubectl.ok("delete widget w"),
+            "widget.example.com \"w\" deleted\n".replace("deleted", &deleted(kubectl.minor))
+        );
+        kubectl.ok("delete crd widgets.example.com");
+        // kubectl remembers discovery for a while, so it may ask for the resource nevertheless.
+        kubectl.fails("get widgets");
+    });
+}
+
+/// The words of kubectl after the name of a deleted object.
+fn deleted(minor: u32) -> String {
+    if minor >= 34 { "deleted from default namespace".to_owned() } else { "deleted".to_owned() }
+}
+
 #[test]
 fn namespaces_are_made_safe_by_a_label() {
     with_each(|kubectl| {
@@ -276,7 +365,7 @@ fn a_cluster_explains_itself() {
 #[test]
 fn tokens_are_made_and_used() {
     with_each(|kubectl| {
-        // Older ones cannot ask for tokens.
+        // Older ones cannot request tokens.
         if kubectl.minor < 24 {
             return;
         }
@@ -321,7 +410,7 @@ fn objects_are_waited_for_and_watched() {
         kubectl.server.client().patch(path, "merge", &status).expect(200);
         waiting.finish().ok();
         if kubectl.minor >= 23 {
-            // Older ones fail when the object is gone before they look for the first time.
+            // Older ones fail when the object is deleted before their first request.
             let waiting = kubectl.tool.start(&["wait", "--for=delete", "configmap/seen", "--timeout=50s"]);
             kubectl.ok("delete configmap seen");
             waiting.finish().ok();
@@ -331,7 +420,7 @@ fn objects_are_waited_for_and_watched() {
 }
 
 #[test]
-fn every_kind_is_at_home() {
+fn kubectl_handles_every_kind() {
     with_each(|kubectl| {
         let kinds = served(kubectl.server.client());
         let mut items = Vec::new();
@@ -339,7 +428,7 @@ fn every_kind_is_at_home() {
             kinds.iter().filter(|kind| kind.has("create") && kind.has("get") && kind.kind != "Namespace")
         {
             let sample = sample(kind, "every").unwrap_or_else(|| panic!("{kind:?} has no manifest"));
-            // Two versions of one object would be one object twice.
+            // Two versions of one object would be the same object twice.
             if !items.iter().any(|item: &Value| item["kind"] == sample.object["kind"]) {
                 items.push(sample.object);
             }
@@ -358,7 +447,7 @@ fn every_kind_is_at_home() {
             kubectl.ok(&on_file("apply --server-side --force-conflicts")).lines().count(),
             items.len()
         );
-        // Pods, jobs and claims are given more at creation than a manifest says, and may not lose it again.
+        // Pods, jobs and claims get more fields at creation than a manifest has, and may not lose them again.
         let given_more = ["Pod", "Job", "PersistentVolumeClaim"];
         let replaceable: Vec<&Value> =
             items.iter().filter(|item| !given_more.iter().any(|kind| item["kind"] == *kind)).collect();
@@ -368,7 +457,7 @@ fn every_kind_is_at_home() {
     });
 }
 
-/// Versions of kubectl describe some kinds by an alpha or beta version that upstream has ceased to serve.
+/// Some versions of kubectl describe kinds by an alpha or beta version that upstream no longer serves.
 fn describe(kubectl: &Kubectl, items: &[Value]) {
     let outdated: &[&str] = match kubectl.minor {
         ..25 => return,

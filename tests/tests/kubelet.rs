@@ -11,11 +11,11 @@ use corten_e2e::pods::{PODS, condition, container, import, pod};
 use corten_pki::{Authority, Credentials, KubeconfigNames, LeafRequest, LeafUsage, Sans, write_kubeconfig};
 use corten_testkit::{DataDirectory, Server, Tool, corten_binary};
 
-/// A kubelet of its own process; ended when it is dropped.
+/// A kubelet process; killed when it is dropped.
 struct Kubelet {
     process: Child,
     health: u16,
-    // What it keeps outlives it.
+    // Its data outlives it.
     directory: DataDirectory,
 }
 
@@ -51,7 +51,7 @@ impl Kubelet {
 
 impl Drop for Kubelet {
     fn drop(&mut self) {
-        // It is gone either way.
+        // Fails if it has already exited.
         let _ = self.process.kill();
         let _ = self.process.wait();
         if std::thread::panicking() {
@@ -61,7 +61,7 @@ impl Drop for Kubelet {
     }
 }
 
-/// What a node shows to the server.
+/// The credentials of a node.
 fn credentials(server: &Server, name: &str) -> Credentials {
     let pki = server.directory().path().join("pki");
     let authority = Authority::load(&pki.join("ca.crt"), &pki.join("ca.key"))
@@ -107,9 +107,10 @@ fn a_node_joins_and_runs_pods() {
     client.post(PODS, &asked).expect_status(201);
     let path = format!("{PODS}/web");
     eventually("the pod runs", || condition(&client.get(&path).expect(200), "Ready") == "True");
-    // The server believes a kubelet once it is certified. No node is certified as loopback without an administrator.
+    // The server trusts a kubelet once it has a certificate. Certificates for loopback need an administrator's
+    // approval.
     let requests = || kubectl.run(&["get", "csr", "-o", "jsonpath={.items[*].metadata.name}"]).ok();
-    eventually("the kubelet asks for a certificate", || !requests().is_empty());
+    eventually("the kubelet requests a certificate", || !requests().is_empty());
     let approve: Vec<String> = requests().split_whitespace().map(str::to_owned).collect();
     let shown = kubectl.run(&["get", "csr", "-o", "jsonpath={.items[*].status}"]).ok();
     assert!(!shown.contains("Approved"), "{shown}");
@@ -123,7 +124,7 @@ fn a_node_joins_and_runs_pods() {
 }
 
 #[test]
-fn mistakes_are_said() {
+fn user_errors_are_reported() {
     let directory = DataDirectory::new();
     let config = directory.path().join("config");
     let run = |text: &str| {
@@ -138,7 +139,7 @@ fn mistakes_are_said() {
     assert!(refused(Path::new("/not/there")).contains("failed to load kubelet config file"));
 }
 
-/// What a kubelet says that does not start.
+/// The output of a kubelet that does not start.
 fn refused(config: &Path) -> String {
     let mut kubelet = Command::new(corten_binary());
     let ended = kubelet.arg("kubelet").arg("--config").arg(config).output().expect("a kubelet is started");

@@ -1,4 +1,4 @@
-//! Other pod networks than the usual one: of both IP families, and of CNI plugins that somebody configured.
+//! Other pod networks than the default one: dual-stack, and with CNI plugins.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -9,10 +9,10 @@ use corten_testkit::{Client, DataDirectory, Server};
 use serde_json::{Value, json};
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
-/// Where a distribution has its plugins.
+/// The directory of Debian's CNI plugins.
 const PLUGINS: &str = "/usr/lib/cni";
 
-/// Runs a test on a node of its own, told more than the usual.
+/// Runs a test on a node of its own, with further flags.
 fn on_a_node(more: &[&str], test: impl FnOnce(&Client, &Path, &Machine) + Send) {
     let switch = Switch::new();
     let outside = switch.machine(9);
@@ -28,11 +28,11 @@ fn on_a_node(more: &[&str], test: impl FnOnce(&Client, &Path, &Machine) + Send) 
             client.get("/api/v1/namespaces/default/serviceaccounts/default").status == 200
         });
         test(client, directory.path(), &outside);
-        pods::leave_nothing(client, directory.path());
+        pods::delete_all_pods(client, directory.path());
     });
 }
 
-/// Pods that run, seen from within, with somebody in each who answers; and all their addresses.
+/// Running pods with a server in each, and all their addresses.
 fn running(client: &Client, directory: &Path, manifests: &[Value]) -> Vec<(Machine, Vec<IpAddr>)> {
     for manifest in manifests {
         client.post(PODS, manifest).expect_status(201);
@@ -95,10 +95,10 @@ fn pods_and_services_have_addresses_of_both_families() {
             });
             let answer = inside.ask(SocketAddr::new(served[n], PORT)).expect("pods reach each other");
             assert_eq!((answer.who.as_str(), answer.seen), ("web", own[n]));
-            // Both families are asked for at the servers of both families.
+            // Both families are queried at the servers of both families.
             for server in ["10.96.0.10", "fd00:10:96::a"] {
                 let server = server.parse().expect("an address");
-                let found = inside.look_up(server, "web.default.svc.cluster.local", ip.is_ipv6());
+                let found = inside.resolve(server, "web.default.svc.cluster.local", ip.is_ipv6());
                 assert_eq!(found.expect("names are answered"), [ip], "{server} is asked");
             }
         }
@@ -143,11 +143,11 @@ fn pods_are_connected_by_plugins_where_some_are_configured() {
         let name = "web.default.svc.cluster.local";
         let dns = IpAddr::from([10, 96, 0, 10]);
         eventually("the service answers by its name", || {
-            let found = inside.look_up(dns, name, false).ok().and_then(|found| found.first().copied());
+            let found = inside.resolve(dns, name, false).ok().and_then(|found| found.first().copied());
             found
                 .is_some_and(|ip| inside.ask(SocketAddr::new(ip, 80)).is_ok_and(|answer| answer.who == "web"))
         });
-        pods::leave_nothing(client, directory);
+        pods::delete_all_pods(client, directory);
         assert!(outside.ask(host_port).is_err(), "the host port is closed");
         let left = std::fs::read_dir(leases.join("test")).expect("there were leases");
         let left: Vec<_> = left.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();

@@ -1,5 +1,5 @@
-//! What happens to nodes, and with them: they fall silent and come back, are cordoned and given up, and get their
-//! pods' addresses. On a clock that the test moves.
+//! The node lifecycle: nodes become unreachable and return, are cordoned and tainted, and get their
+//! pod CIDRs. On a clock that the test moves.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// Pods that put up with a node that is unreachable for so many seconds, or for as long as pods usually do.
+/// Pods that tolerate an unreachable node for so many seconds, or for the default time.
 fn deployment(replicas: i64, patience: Option<i64>) -> Value {
     let mut spec = value!({"containers": [{"name": "main", "image": "registry.example/web:1"}]});
     if let Some(patience) = patience {
@@ -59,8 +59,8 @@ fn taints(cluster: &Cluster, name: &str) -> Vec<String> {
     taints.map(|taint| format!("{}:{}", text(taint, "key"), text(taint, "effect"))).collect()
 }
 
-/// The nodes whose pods are to end.
-fn given_up(cluster: &Cluster) -> usize {
+/// The number of nodes with a NoExecute taint.
+fn tainted(cluster: &Cluster) -> usize {
     let nodes = cluster.list(&kinds::NODES, "");
     let ends = |taint: &Value| taint.str_at(&["effect"]) == Some("NoExecute");
     nodes.iter().filter(|node| node.items_at(&["spec", "taints"]).iter().any(ends)).count()
@@ -77,7 +77,7 @@ fn is_going(pod: &Value) -> bool {
 }
 
 /// The messages of all events with a reason.
-fn told(cluster: &Cluster, reason: &str) -> Vec<String> {
+fn events_with_reason(cluster: &Cluster, reason: &str) -> Vec<String> {
     let mut events = cluster.list(&kinds::EVENTS, NAMESPACE);
     events.retain(|event| event.str_at(&["reason"]) == Some(reason));
     events.iter().map(|event| event.str_at(&["message"]).unwrap_or_default().to_owned()).collect()
@@ -101,7 +101,7 @@ fn a_cordon_is_a_taint() {
 }
 
 #[test]
-fn a_silent_node_loses_its_pods_and_heals() {
+fn an_unreachable_node_loses_its_pods_and_recovers() {
     let cluster = Cluster::with_nodes(3);
     cluster.create(&kinds::DEPLOYMENTS, &deployment(6, None));
     cluster.until("the pods run", seconds(60), |cluster| {
@@ -110,16 +110,16 @@ fn a_silent_node_loses_its_pods_and_heals() {
     cluster.advance(seconds(60));
     cluster.unplug("simulated-0");
     let silent = |cluster: &Cluster| ready(cluster, "simulated-0") == "Unknown";
-    let took = cluster.until("nobody hears of it", seconds(600), silent);
+    let took = cluster.until("the node is unreachable", seconds(600), silent);
     assert!((40..=60).contains(&took.as_secs()), "{took:?}");
     assert_eq!(condition(&node(&cluster, "simulated-0"), "Ready", "reason"), "NodeStatusUnknown");
     assert_eq!(condition(&node(&cluster, "simulated-0"), "PIDPressure", "status"), "Unknown");
-    cluster.until("it is given up", seconds(1), |cluster| given_up(cluster) == 1);
+    cluster.until("it is tainted", seconds(1), |cluster| tainted(cluster) == 1);
     assert_eq!(
         taints(&cluster, "simulated-0"),
         [format!("{UNREACHABLE}:NoSchedule"), format!("{UNREACHABLE}:NoExecute")]
     );
-    assert_eq!(told(&cluster, "NodeNotReady").len(), 3, "of the node and of two pods");
+    assert_eq!(events_with_reason(&cluster, "NodeNotReady").len(), 3, "of the node and of two pods");
     let lost = pods_on(&cluster, "simulated-0");
     assert!(lost.iter().all(|pod| condition(pod, "Ready", "status") == "False" && !is_going(pod)));
 
@@ -128,7 +128,7 @@ fn a_silent_node_loses_its_pods_and_heals() {
     assert_eq!(took, seconds(300), "the patience that every pod has");
     cluster.settle();
     let lost = pods_on(&cluster, "simulated-0");
-    assert_eq!(lost.len(), 2, "nobody is there to end them");
+    assert_eq!(lost.len(), 2, "no kubelet terminates them");
     assert!(lost.iter().all(|pod| condition(pod, "DisruptionTarget", "reason") == "DeletionByTaintManager"));
     let elsewhere = pods_on(&cluster, "simulated-1").len() + pods_on(&cluster, "simulated-2").len();
     assert_eq!(elsewhere, 6, "others took their place");
@@ -141,13 +141,13 @@ fn a_silent_node_loses_its_pods_and_heals() {
 }
 
 #[test]
-fn a_node_that_comes_back_in_time_keeps_its_pods() {
+fn a_node_that_returns_in_time_keeps_its_pods() {
     let cluster = Cluster::with_nodes(2);
     cluster.create(&kinds::DEPLOYMENTS, &deployment(2, Some(100)));
     cluster.advance(seconds(60));
     let before = pods_on(&cluster, "simulated-0");
     cluster.unplug("simulated-0");
-    cluster.until("it is given up", seconds(100), |cluster| given_up(cluster) == 1);
+    cluster.until("it is tainted", seconds(100), |cluster| tainted(cluster) == 1);
     plug_in(&cluster, "simulated-0");
     cluster.advance(seconds(600));
     let names = |pods: &[Value]| -> Vec<Str> {
@@ -157,37 +157,37 @@ fn a_node_that_comes_back_in_time_keeps_its_pods() {
     assert_eq!(names(&after), names(&before));
     assert!(after.iter().all(|pod| condition(pod, "Ready", "status") == "True"));
     let cancelled = format!("Cancelling deletion of Pod {NAMESPACE}/{}", names(&before)[0]);
-    assert_eq!(told(&cluster, "TaintManagerEviction"), [cancelled]);
+    assert_eq!(events_with_reason(&cluster, "TaintManagerEviction"), [cancelled]);
 }
 
 #[test]
-fn nodes_are_given_up_one_after_another() {
+fn nodes_are_tainted_one_after_another() {
     let cluster = Cluster::with_nodes(8);
     cluster.advance(seconds(30));
     (0..3).for_each(|node| cluster.unplug(&format!("simulated-{node}")));
-    cluster.until("the first", seconds(100), |cluster| given_up(cluster) == 1);
-    let second = cluster.until("the second", seconds(60), |cluster| given_up(cluster) == 2);
-    let third = cluster.until("the third", seconds(60), |cluster| given_up(cluster) == 3);
-    // A write that meets another one is tried again a moment later.
+    cluster.until("the first", seconds(100), |cluster| tainted(cluster) == 1);
+    let second = cluster.until("the second", seconds(60), |cluster| tainted(cluster) == 2);
+    let third = cluster.until("the third", seconds(60), |cluster| tainted(cluster) == 3);
+    // A write conflict is retried shortly after.
     assert_eq!([second, third].map(|took| took.as_secs_f64().round()), [10.0, 10.0]);
 }
 
 #[test]
-fn nobody_is_given_up_where_most_are_silent() {
+fn no_node_is_tainted_in_a_disrupted_zone() {
     let cluster = Cluster::with_nodes(4);
     cluster.advance(seconds(30));
     (0..3).for_each(|node| cluster.unplug(&format!("simulated-{node}")));
     cluster.advance(seconds(300));
     assert_eq!(ready(&cluster, "simulated-0"), "Unknown");
-    assert_eq!(given_up(&cluster), 0, "most of a small zone");
+    assert_eq!(tainted(&cluster), 0, "most of a small zone");
     cluster.unplug("simulated-3");
     cluster.advance(seconds(300));
     assert_eq!(ready(&cluster, "simulated-3"), "Unknown");
-    assert_eq!(given_up(&cluster), 0, "all of them");
+    assert_eq!(tainted(&cluster), 0, "all of them");
 }
 
 #[test]
-fn a_node_that_never_speaks_is_unknown_after_a_minute() {
+fn a_node_without_heartbeats_is_unknown_after_a_minute() {
     let cluster = Cluster::with_nodes(1);
     cluster
         .create(&kinds::NODES, &value!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mute"}}));
@@ -198,11 +198,14 @@ fn a_node_that_never_speaks_is_unknown_after_a_minute() {
     assert_eq!(condition(&mute, "DiskPressure", "message"), "Kubelet never posted node status.");
     cluster.delete(&kinds::NODES, "", "mute");
     cluster.advance(seconds(10));
-    assert_eq!(told(&cluster, "RemovingNode"), ["Node mute event: Removing Node mute from Controller"]);
+    assert_eq!(
+        events_with_reason(&cluster, "RemovingNode"),
+        ["Node mute event: Removing Node mute from Controller"]
+    );
 }
 
 #[test]
-fn the_pods_of_a_node_out_of_service_are_ended_for_it() {
+fn the_pods_of_an_out_of_service_node_are_force_deleted() {
     let cluster = Cluster::with_nodes(2);
     cluster.create(&kinds::DEPLOYMENTS, &deployment(2, None));
     cluster.advance(seconds(60));
@@ -226,7 +229,10 @@ fn nodes_share_the_addresses_of_pods() {
         ("10.96.2.0/24".to_owned(), "10.96.3.0/24".to_owned())
     );
     assert_eq!(part("simulated-2"), "", "there are no more");
-    assert_eq!(told(&cluster, "CIDRNotAvailable"), ["Node simulated-2 status is now: CIDRNotAvailable"]);
+    assert_eq!(
+        events_with_reason(&cluster, "CIDRNotAvailable"),
+        ["Node simulated-2 status is now: CIDRNotAvailable"]
+    );
     cluster.delete(&kinds::NODES, "", "simulated-0");
     cluster
         .until("what is free is given out again", seconds(2000), |_| part("simulated-2") == "10.96.2.0/24");
@@ -247,7 +253,7 @@ fn large_clusters_may_keep_secrets_for_longer() {
 }
 
 #[test]
-fn a_namespace_goes_as_soon_as_its_pods_have() {
+fn a_namespace_is_deleted_once_its_pods_are() {
     let cluster = Cluster::with_nodes(2);
     cluster.create(
         &kinds::NAMESPACES,

@@ -1,5 +1,5 @@
-//! The controllers on a clock that the test moves: what takes minutes or days in a cluster, in seconds, with every
-//! time exact.
+//! The controllers on a clock that the test moves: minutes or days of a cluster, in seconds, with exact
+//! times.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ fn a_rollout_takes_as_long_as_its_pods_have_to_be_ready() {
 }
 
 #[test]
-fn a_rollout_that_gets_nowhere_says_so_after_ten_minutes() {
+fn a_stuck_rollout_is_reported_after_ten_minutes() {
     let cluster = Cluster::with_nodes(0);
     cluster.create(&kinds::DEPLOYMENTS, &deployment("web", 1, "registry.example/web:1"));
     let says_so = |cluster: &Cluster| {
@@ -82,7 +82,7 @@ fn job(name: &str, exit_code: i64, spec: Value) -> Value {
     job
 }
 
-/// Why a job has ended, once it has.
+/// The reason of a job's end, once it has ended.
 fn ended(cluster: &Cluster, name: &str) -> Option<String> {
     let job = cluster.get(&kinds::JOBS, NAMESPACE, name)?;
     let conditions = job.items_at(&["status", "conditions"]).iter();
@@ -90,7 +90,7 @@ fn ended(cluster: &Cluster, name: &str) -> Option<String> {
     last.next().and_then(|c| c.str_at(&["reason"])).map(str::to_owned)
 }
 
-/// How many seconds after a time objects were made, in order.
+/// The creation times of objects in seconds after a start, in order.
 fn made(objects: &[Value], start: i64) -> Vec<i64> {
     let at = |object: &Value| {
         let text = object.str_at(&["metadata", "creationTimestamp"])?;
@@ -102,7 +102,7 @@ fn made(objects: &[Value], start: i64) -> Vec<i64> {
 }
 
 #[test]
-fn a_job_that_fails_is_tried_less_and_less_often() {
+fn a_failing_job_is_retried_with_backoff() {
     let cluster = Cluster::with_nodes(1);
     let start = cluster.now().as_second();
     cluster.create(&kinds::JOBS, &job("bad", 3, value!({"backoffLimit": 3})));
@@ -116,7 +116,7 @@ fn a_job_that_fails_is_tried_less_and_less_often() {
 }
 
 #[test]
-fn a_job_goes_when_its_time_is_over() {
+fn a_finished_job_is_deleted_after_its_ttl() {
     let cluster = Cluster::with_nodes(1);
     let spec = value!({"completions": 5, "parallelism": 2, "ttlSecondsAfterFinished": 600});
     cluster.create(&kinds::JOBS, &job("good", 0, spec));
@@ -157,7 +157,7 @@ fn cron_jobs_for_a_month() {
     assert_eq!(started.len(), 29, "and otherwise one a day");
 }
 
-/// What a cluster has told in the course of a rollout and the death of a node: when, what, and of which kind.
+/// All events of a rollout and the death of a node: time, reason and kind.
 fn history() -> Vec<String> {
     let cluster = Cluster::with_nodes(2);
     cluster.create(&kinds::DEPLOYMENTS, &deployment("web", 4, "registry.example/web:1"));
@@ -176,7 +176,7 @@ fn history() -> Vec<String> {
 }
 
 #[test]
-fn everything_always_goes_the_same_way() {
+fn all_events_are_reproducible() {
     let history_once = history();
     assert!(history_once.iter().any(|told| told.ends_with("NodeNotReady Node")), "{history_once:#?}");
     assert_eq!(history_once, history());

@@ -1,4 +1,4 @@
-//! Certificates and tokens on a clock that the test moves: how they are handed out, and how long they last.
+//! Certificates and tokens on a clock that the test moves: their issuance and lifetime.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const CSRS: &Kind = &kinds::CERTIFICATE_SIGNING_REQUESTS;
 
-/// What a kubelet asks with its first token.
+/// The request of a kubelet with its bootstrap token.
 fn request(common_name: &str, signer: &str) -> Value {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -47,14 +47,14 @@ fn reasons(csr: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_kubelet_gets_a_certificate_once_it_may_have_one() {
+fn a_kubelet_gets_a_certificate_once_it_is_authorized() {
     let cluster = Cluster::with_nodes(0);
     cluster.create(CSRS, &request("system:node:n1", "kubernetes.io/kube-apiserver-client-kubelet"));
     let issued = |cluster: &Cluster| {
         let csr = cluster.get(CSRS, "", "node-csr").unwrap_or_default();
         csr.str_at(&["status", "certificate"]).is_some()
     };
-    // The administrator may do everything, so that the request is granted at once.
+    // The administrator has all permissions, so that the request is approved at once.
     let took = cluster.until("a certificate", HOUR, issued);
     assert_eq!(took, Duration::ZERO);
     let csr = cluster.get(CSRS, "", "node-csr").unwrap();
@@ -62,11 +62,11 @@ fn a_kubelet_gets_a_certificate_once_it_may_have_one() {
     cluster.advance(HOUR - Duration::from_secs(1));
     assert!(cluster.get(CSRS, "", "node-csr").is_some());
     cluster.advance(Duration::from_secs(2));
-    assert!(cluster.get(CSRS, "", "node-csr").is_none(), "an hour later nobody needs it");
+    assert!(cluster.get(CSRS, "", "node-csr").is_none(), "deleted after an hour");
 }
 
 #[test]
-fn a_request_that_nobody_approves_waits_for_a_day() {
+fn an_unapproved_request_is_kept_for_a_day() {
     let cluster = Cluster::with_nodes(0);
     cluster.create(CSRS, &request("system:node:n1", "kubernetes.io/kube-apiserver-client"));
     cluster.advance(DAY - HOUR);
@@ -106,9 +106,9 @@ fn secrets_are_filled_with_tokens_and_go_with_their_account() {
     assert!(cluster.get(&kinds::SECRETS, "kube-system", "builder-token").is_none());
 }
 
-/// A token that came with an account, as old clusters have them.
+/// A legacy token Secret of a service account.
 #[test]
-fn tokens_that_nobody_uses_are_marked_after_a_year_and_go_after_another() {
+fn unused_legacy_tokens_are_marked_after_a_year_and_deleted_after_another() {
     let cluster = Cluster::with_nodes(0);
     let mut account = kinds::SERVICE_ACCOUNTS.new_object("kube-system", "old");
     account.set(&["secrets"], value!([{"name": "old-token"}]));
@@ -134,7 +134,7 @@ fn tokens_that_nobody_uses_are_marked_after_a_year_and_go_after_another() {
 }
 
 #[test]
-fn cluster_info_is_signed_by_tokens_until_they_are_over() {
+fn cluster_info_is_signed_by_tokens_until_they_expire() {
     let cluster = Cluster::with_nodes(0);
     let mut info = kinds::CONFIG_MAPS.new_object("kube-public", "cluster-info");
     info.set(&["data", "kubeconfig"], "apiVersion: v1");
@@ -158,7 +158,7 @@ fn cluster_info_is_signed_by_tokens_until_they_are_over() {
 }
 
 #[test]
-fn somebody_without_the_right_is_not_approved() {
+fn a_user_without_permission_is_not_approved() {
     let cluster = Cluster::with_nodes(0);
     let rights = value!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "asks"},
@@ -169,19 +169,19 @@ fn somebody_without_the_right_is_not_approved() {
         let binding = value!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "somebody"}],
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}],
         });
         cluster.create(&kinds::CLUSTER_ROLE_BINDINGS, &binding);
     };
     bind("asks", "asks");
-    let somebody: Client = cluster.client_as("somebody");
+    let jane: Client = cluster.client_as("jane");
     let csr = request("system:node:n1", "kubernetes.io/kube-apiserver-client-kubelet");
-    cluster.ask(somebody.create(CSRS, &csr)).unwrap();
+    cluster.ask(jane.create(CSRS, &csr)).unwrap();
     cluster.advance(Duration::from_secs(60));
     assert!(reasons(&cluster.get(CSRS, "", "node-csr").unwrap()).is_empty());
     bind("may", "system:certificates.k8s.io:certificatesigningrequests:nodeclient");
     let approved = |cluster: &Cluster| !reasons(&cluster.get(CSRS, "", "node-csr").unwrap()).is_empty();
     let took = cluster.until("the right to count", HOUR, approved);
     assert!(took <= Duration::from_secs(120), "{took:?}: it is tried again after twice as long");
-    assert!(cluster.ask(somebody.get(CSRS, &Key::new("", "node-csr"))).is_err());
+    assert!(cluster.ask(jane.get(CSRS, &Key::new("", "node-csr"))).is_err());
 }

@@ -1,5 +1,4 @@
-//! Whom pods trust and how they prove themselves, in real containers: bundles of authorities, and certificates for keys of
-//! the node. The test is the signer.
+//! Trust bundles and pod certificates in real containers. The test is the signer.
 
 use corten_e2e::eventually;
 use corten_e2e::pods::{Node, Runtime, container, events, pod};
@@ -17,7 +16,7 @@ fn authority() -> String {
     params.self_signed(&key).expect("a certificate").pem().replace("\r\n", "\n")
 }
 
-/// A pod that says what is in a projected volume, and again when it changes.
+/// A pod that prints the content of a projected volume, and again when it changes.
 fn watcher(name: &str, source: &Value) -> Value {
     let script = "while true; do clear=$(cat /v/*); [ \"$clear\" = \"$last\" ] || echo \"[$clear]\"; last=$clear; \
                   sleep 0.2; done";
@@ -68,7 +67,7 @@ fn pods_get_certificates_for_keys_of_their_node() {
     };
     let request_of = |pod: &str| {
         let mut found = Value::Null;
-        eventually("a certificate is asked for", || {
+        eventually("a certificate is requested", || {
             let items = node.client().get(REQUESTS).expect(200)["items"].as_array().cloned();
             let mut items = items.unwrap_or_default().into_iter();
             found = items.find(|request| request["spec"]["podName"] == pod).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Real containers: what becomes of pods on a node of this machine, with the runtime that is built in and with
+//! Real containers: the lifecycle of pods on a node of this machine, with the native runtime and with
 //! containerd. Nothing may be left of them in the end.
 
 use corten_e2e::pods::{Node, PODS, Runtime, condition, container, events, items, pod};
@@ -24,7 +24,7 @@ fn a_pod_runs_and_leaves_nothing(runtime: Runtime) {
     asked["spec"]["containers"][0]["env"] =
         json!([{"name": "WHO", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]);
     node.create(&asked);
-    eventually("the end of the pod", || node.pod("job")["status"]["phase"] == "Succeeded");
+    eventually("the pod terminates", || node.pod("job")["status"]["phase"] == "Succeeded");
     assert_eq!(node.log("job", "main"), "job\nmade\nfrom cm\n");
     let state = &node.pod("job")["status"]["containerStatuses"][0]["state"]["terminated"];
     assert_eq!((&state["reason"], &state["message"]), (&json!("Completed"), &json!("bye\n")), "{state}");
@@ -47,7 +47,12 @@ fn what_goes_wrong_is_told(runtime: Runtime) {
     node.create(&absent);
     let state = |name: &str| node.pod(name)["status"]["containerStatuses"][0]["state"].clone();
     eventually("the crash", || state("crash")["waiting"]["reason"] == "CrashLoopBackOff");
-    eventually("the end for want of memory", || state("hungry")["terminated"]["reason"] == "OOMKilled");
+    eventually("the OOM kill", || {
+        let terminated = &state("hungry")["terminated"];
+        // containerd may learn of the OOM after the exit, and then reports only the exit code.
+        terminated["reason"] == "OOMKilled"
+            || (runtime == Runtime::Containerd && terminated["exitCode"] == 137)
+    });
     eventually("the secret that is missing", || {
         state("lacking")["waiting"]
             == json!({"reason": "CreateContainerConfigError", "message": "secret \"none\" not found"})
@@ -74,8 +79,8 @@ fn probes_decide_who_is_ready_and_who_lives(runtime: Runtime) {
     node.end();
 }
 
-/// A pod that takes its time to end says whether it serves until it has.
-fn who_ends_tells_whether_it_is_ready(runtime: Runtime) {
+/// A terminating pod reports its readiness until it has terminated.
+fn a_terminating_pod_reports_its_readiness(runtime: Runtime) {
     let node = Node::start("ending", runtime);
     let script = "trap 'touch /ending; sleep 100000' TERM; while true; do sleep 0.1; done";
     let mut main = container("main", script);
@@ -163,8 +168,8 @@ fn sessions_reach_into_containers(runtime: Runtime) {
         let kubectl = Tool::new("kubectl", &node.server).env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", protocol);
         let failed = kubectl.run(&asked);
         assert_eq!((failed.status.code(), failed.stdout.as_str()), (Some(7), "out\n"), "{failed:?}");
-        // Some kubectls begin to read before they have made their streams, and say so of the empty
-        // message that opens the first: a line of their own, before or among the container's.
+        // Some kubectls begin to read before they have created their streams, and report the empty
+        // message that opens the first: an extra line, before or among the container's.
         assert!(failed.stderr.lines().any(|line| line == "err"), "{failed:?}");
         let typed = kubectl.run_with_input(&["exec", "-i", "web", "--", "cat"], "typed\n");
         assert_eq!(typed.ok(), "typed\n");
@@ -175,12 +180,12 @@ fn sessions_reach_into_containers(runtime: Runtime) {
 fn classes_choose_handlers(runtime: Runtime) {
     let node = Node::start("classes", runtime);
     let native = if runtime == Runtime::Native { "corten" } else { "runc" };
-    for (name, handler) in [("known", native), ("runc", "runc"), ("unknown", "nobody-has-this")] {
+    for (name, handler) in [("known", native), ("runc", "runc"), ("unknown", "unconfigured")] {
         let class = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": handler});
         node.client().post("/apis/node.k8s.io/v1/runtimeclasses", &class).expect_status(201);
         let mut asked = pod(name, "Always", &[container("main", "sleep 100000")]);
         asked["spec"]["runtimeClassName"] = json!(name);
-        // The class may not be known to those who admit pods yet.
+        // Admission may not have observed the class yet.
         eventually("the class is known", || {
             let made = node.client().post(PODS, &asked);
             made.status == 201
@@ -191,8 +196,8 @@ fn classes_choose_handlers(runtime: Runtime) {
     }
     let kubectl = Tool::new("kubectl", &node.server);
     assert_eq!(kubectl.run(&["exec", "runc", "--", "hostname"]).ok(), "runc\n");
-    let told = "no runtime for \"nobody-has-this\" is configured";
-    eventually("the handler nobody has is said", || events(node.client(), "unknown").contains(told));
+    let told = "no runtime for \"unconfigured\" is configured";
+    eventually("the unconfigured handler is reported", || events(node.client(), "unknown").contains(told));
     node.end();
 }
 
@@ -200,7 +205,7 @@ on_every_runtime! {
     a_pod_runs_and_leaves_nothing
     what_goes_wrong_is_told
     probes_decide_who_is_ready_and_who_lives
-    who_ends_tells_whether_it_is_ready
+    a_terminating_pod_reports_its_readiness
     containers_outlive_the_process_that_started_them
     manifests_run_without_being_asked_for
     sessions_reach_into_containers

@@ -1,4 +1,4 @@
-//! The Python client, unchanged: the scripts in `python/`, run in the environment that `cargo xtask prepare` makes.
+//! The Python client, unchanged: the scripts in `python/`, run in the virtual environment of `cargo xtask prepare`.
 
 use corten_testkit::{Server, Tool, repository, target_directory};
 
@@ -20,4 +20,9 @@ fn typed_client() {
 #[test]
 fn dynamic_client() {
     run("dynamic.py");
+}
+
+#[test]
+fn custom_resources() {
+    run("custom.py");
 }

@@ -1,4 +1,4 @@
-//! Pods that are resized while they run: what they get, what they wait for, and what survives the node's agent.
+//! In-place resize of running pods: allocation, pending resizes, and restarts of the kubelet.
 
 use corten_e2e::pods::{Node, PODS, Runtime, condition, container, events, pod};
 use corten_e2e::{eventually, on_every_runtime};
@@ -14,7 +14,7 @@ fn ask(node: &Node, pod: &str, container: &str, resources: &Value) {
     node.client().patch(format!("{PODS}/{pod}/resize"), "strategic-merge", &patch).expect(200);
 }
 
-/// What a container's status says.
+/// A container's status.
 fn status(node: &Node, pod: &str, container: &str) -> Value {
     let pod = node.pod(pod);
     let statuses = pod["status"]["containerStatuses"].as_array().cloned().unwrap_or_default();
@@ -23,7 +23,7 @@ fn status(node: &Node, pod: &str, container: &str) -> Value {
 
 fn gets_what_it_asks_for(runtime: Runtime) {
     let mut node = Node::start("resized", runtime);
-    // Memory that cannot be taken away.
+    // Memory that cannot be reclaimed.
     let holding = "head -c 8000000 /dev/zero > /dev/shm/held; sleep 100000";
     let mut asked = pod("web", "Always", &[container("kept", holding), container("begun", "sleep 100000")]);
     let containers = &mut asked["spec"]["containers"];

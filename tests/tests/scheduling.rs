@@ -1,4 +1,4 @@
-//! The scheduler in a whole cluster, on a clock that the test moves: what people see of its decisions.
+//! The scheduler in a whole cluster, on a clock that the test moves: conditions and events that users see.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn node_of(cluster: &Cluster, name: &str) -> String {
 }
 
 /// Reason and message of a pod's condition.
-fn told(cluster: &Cluster, name: &str, kind: &str) -> (String, String) {
+fn condition_of(cluster: &Cluster, name: &str, kind: &str) -> (String, String) {
     let pod = cluster.get(&kinds::PODS, NAMESPACE, name).unwrap_or_default();
     let conditions = pod.items_at(&["status", "conditions"]);
     let condition =
@@ -46,13 +46,16 @@ fn events(cluster: &Cluster, about: &str, reason: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_pod_that_fits_nowhere_says_why_and_waits_for_room() {
+fn an_unschedulable_pod_reports_why_and_is_retried() {
     let cluster = Cluster::with_nodes(2);
     cluster.create(&kinds::PODS, &pod("huge", "64"));
     cluster.settle();
     let message = "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: \
                    0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
-    assert_eq!(told(&cluster, "huge", "PodScheduled"), ("Unschedulable".to_owned(), message.to_owned()));
+    assert_eq!(
+        condition_of(&cluster, "huge", "PodScheduled"),
+        ("Unschedulable".to_owned(), message.to_owned())
+    );
     assert_eq!(events(&cluster, "huge", "FailedScheduling"), [message]);
     cluster.create(&kinds::PODS, &pod("small", "1"));
     cluster.settle();
@@ -65,7 +68,7 @@ fn a_pod_that_fits_nowhere_says_why_and_waits_for_room() {
 }
 
 #[test]
-fn cordoned_nodes_are_left_alone_until_they_are_not() {
+fn cordoned_nodes_get_no_pods_until_they_are_uncordoned() {
     let cluster = Cluster::with_nodes(1);
     cluster.patch(&kinds::NODES, "", "simulated-0", value!({"spec": {"unschedulable": true}}));
     cluster.create(&kinds::PODS, &pod("web", "1"));
@@ -77,7 +80,7 @@ fn cordoned_nodes_are_left_alone_until_they_are_not() {
 }
 
 #[test]
-fn pods_that_shun_each_other_are_kept_apart() {
+fn pods_with_anti_affinity_are_spread() {
     let cluster = Cluster::with_nodes(2);
     let term =
         value!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"});
@@ -90,7 +93,7 @@ fn pods_that_shun_each_other_are_kept_apart() {
     }
     assert_ne!(node_of(&cluster, "one"), node_of(&cluster, "two"));
     assert_eq!(node_of(&cluster, "three"), "");
-    let message = told(&cluster, "three", "PodScheduled").1;
+    let message = condition_of(&cluster, "three", "PodScheduled").1;
     assert!(
         message.starts_with("0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."),
         "{message}"
@@ -101,7 +104,7 @@ fn pods_that_shun_each_other_are_kept_apart() {
 }
 
 #[test]
-fn the_important_have_others_make_way() {
+fn pods_with_priority_preempt_others() {
     let cluster = Cluster::with_nodes(1);
     let class = value!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
         "metadata": {"name": "important"}, "value": 1000});

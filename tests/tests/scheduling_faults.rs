@@ -1,5 +1,5 @@
-//! The scheduler when things go wrong between a decision and its binding: bindings are refused, answers are lost, nodes
-//! go, the process is killed. Nothing is bound twice, nothing is lost, and no room is used twice.
+//! Faults between a scheduling decision and its binding: refused bindings, lost responses, deleted nodes,
+//! a killed process. No pod is bound twice or lost, and no node is overcommitted.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,26 +17,26 @@ use http::{Method, Request, Response};
 use serde_json::json;
 
 const NAMESPACE: &str = "default";
-/// What fits on a simulated node, which has 32 cores, at eight cores each.
+/// The number of pods that fit on a simulated node, which has 32 cores, at eight cores each.
 const PER_NODE: usize = 4;
 
-/// What happens to a binding on its way.
+/// The fault of a binding.
 #[derive(Clone, Copy)]
 enum Fault {
-    /// It is refused, as if somebody else had been first.
+    /// It is refused, as if another binding had been first.
     Refused,
-    /// It is taken, but the answer does not arrive.
+    /// It is accepted, but the response is lost.
     AnswerLost,
-    /// It does not arrive at all.
+    /// The request is lost.
     RequestLost,
     /// Its node is deleted just before.
     NodeGone,
 }
 
-/// Counts bindings that are taken, by pod.
+/// The number of accepted bindings, by pod.
 type Taken = Arc<Mutex<BTreeMap<String, usize>>>;
 
-/// A way to the server on which the first bindings meet a fault.
+/// A transport on which the first bindings meet a fault.
 struct Faulty {
     server: Arc<dyn Transport>,
     administrator: Arc<dyn Transport>,
@@ -60,7 +60,9 @@ impl Transport for Faulty {
         async move {
             match fault {
                 Some(Fault::Refused) => {
-                    return Err(Status::conflict("", "pods/binding", &path, "somebody was first").into());
+                    return Err(
+                        Status::conflict("", "pods/binding", &path, "another binding was first").into()
+                    );
                 }
                 Some(Fault::RequestLost) => return Err(Error::transport("the line is cut")),
                 Some(Fault::NodeGone) => delete_node(administrator, request.body()).await,
@@ -68,7 +70,7 @@ impl Transport for Faulty {
             }
             let answer = server.call(request).await?;
             if answer.status().is_success() {
-                *taken.lock().expect("nobody panicked with it").entry(path).or_default() += 1;
+                *taken.lock().expect("no holder of the lock panicked").entry(path).or_default() += 1;
             }
             match fault {
                 Some(Fault::AnswerLost) => Err(Error::transport("the line is cut")),
@@ -83,7 +85,7 @@ impl Transport for Faulty {
     }
 }
 
-/// Deletes the node that a pod is to be bound to.
+/// Deletes the node of a binding.
 async fn delete_node(administrator: Arc<dyn Transport>, binding: &Bytes) {
     let binding = corten_api::json::parse(binding).expect("a binding");
     let node = binding.str_at(&["target", "name"]).expect("a node").to_owned();
@@ -91,7 +93,7 @@ async fn delete_node(administrator: Arc<dyn Transport>, binding: &Bytes) {
     client.delete(&kinds::NODES, &Key::new("", node), &DeleteOptions::default()).await.expect("deleted");
 }
 
-/// A cluster whose scheduler's first bindings meet a fault.
+/// A cluster in which the first bindings of the scheduler meet a fault.
 fn cluster(nodes: usize, fault: Fault, times: usize) -> (Cluster, Taken) {
     let taken = Taken::default();
     let (counted, left) = (taken.clone(), Arc::new(AtomicUsize::new(times)));
@@ -119,7 +121,7 @@ fn pod(index: usize) -> Value {
     })
 }
 
-/// How many pods are on each node; those that have none are on "".
+/// The number of pods on each node; pods without a node are on "".
 fn places(cluster: &Cluster) -> BTreeMap<String, usize> {
     let mut places = BTreeMap::new();
     for pod in cluster.list(&kinds::PODS, NAMESPACE) {
@@ -138,7 +140,7 @@ fn check(fault: Fault) {
     let full = |cluster: &Cluster| !places(cluster).contains_key("");
     cluster.until("every pod has a node", Duration::from_secs(600), full);
     assert!(places(&cluster).values().all(|pods| *pods == PER_NODE), "{:?}", places(&cluster));
-    let taken = taken.lock().expect("nobody panicked with it");
+    let taken = taken.lock().expect("no holder of the lock panicked");
     assert_eq!(taken.len(), 3 * PER_NODE);
     assert!(taken.values().all(|times| *times == 1), "{taken:?}");
 }
@@ -149,7 +151,7 @@ fn refused_bindings_are_decided_again() {
 }
 
 #[test]
-fn a_binding_whose_answer_is_lost_counts() {
+fn a_binding_whose_response_is_lost_is_bound_once() {
     check(Fault::AnswerLost);
 }
 
@@ -159,7 +161,7 @@ fn a_binding_that_is_lost_is_sent_again() {
 }
 
 #[test]
-fn pods_bound_to_a_node_that_is_gone_are_made_up_for() {
+fn pods_bound_to_a_deleted_node_are_replaced() {
     let (cluster, _) = cluster(3, Fault::NodeGone, 1);
     let replicas = i64::try_from(2 * PER_NODE).unwrap();
     let deployment = value!({
@@ -194,7 +196,7 @@ fn bound(server: &Server) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn a_scheduler_killed_while_binding_goes_on_where_it_was() {
+fn a_scheduler_killed_while_binding_binds_the_rest_after_a_restart() {
     let arguments = [
         "--disable=agent,controller-manager",
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
@@ -214,7 +216,7 @@ fn a_scheduler_killed_while_binding_goes_on_where_it_was() {
             "spec": {"containers": [container]}});
         server.client().post("/api/v1/namespaces/default/pods", &pod).expect(201);
         if index % 60 == 59 {
-            // Some are bound, some are being bound, and some wait.
+            // Some are bound, some are being bound, and some are pending.
             let now = bound(&server);
             assert!(seen.iter().all(|(pod, node)| now.get(pod) == Some(node)), "a pod has moved");
             seen = now;

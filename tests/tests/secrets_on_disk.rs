@@ -1,4 +1,4 @@
-//! What other users of a node's machine can find out: nothing, neither from files nor from memory.
+//! Other users of a node's machine can read no Secret, neither from files nor from memory.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,11 +10,11 @@ use corten_e2e::pods::{Node, Runtime, condition, container, pod};
 use corten_e2e::{eventually, on_every_runtime};
 use serde_json::{Value, json};
 
-/// Of a local user without rights on the machine.
-const NOBODY: u32 = 65534;
+/// The uid of a local user without privileges.
+const UNPRIVILEGED: u32 = 65534;
 const VALUE: &str = "a-value-that-is-nowhere-else";
 
-/// A pod that has a secret in every way that there is.
+/// A pod with a Secret in every possible form.
 fn knowing(name: &str) -> Value {
     let mut main = container(
         "main",
@@ -58,7 +58,7 @@ fn on_disk(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The files on disk that hold the secret, by name.
+/// The names of the files on disk that contain the secret.
 fn holders(root: &Path) -> Vec<String> {
     let files = on_disk(root).into_iter().filter(|path| path.is_file() && !path.is_symlink());
     let holds = |path: &PathBuf| {
@@ -84,13 +84,13 @@ fn open_to_others(root: &Path, runtime: Runtime) -> Vec<PathBuf> {
         ["record.json", "process.json", "config.json", "images.json"].contains(&name.as_ref())
     });
     let all = places.chain(store).chain(records);
-    // Nothing opens the native runtime's folder if it is not what runs.
+    // Nothing opens the native runtime's folder if it is not in use.
     all.filter(|path| runtime == Runtime::Native || !path.starts_with(root.join("runtime")))
         .filter(|path| wide(path))
         .collect()
 }
 
-/// Whether another user of the machine can run a program of an image, or read a key.
+/// Returns true if another user of the machine can run a program of an image, or read a key.
 fn reaches(root: &Path) -> bool {
     let program = on_disk(&root.join("runtime")).into_iter().find(|path| path.ends_with("bin/busybox"));
     let program = program.into_iter().map(|program| (program, vec!["true".to_owned()]));
@@ -99,7 +99,7 @@ fn reaches(root: &Path) -> bool {
         .map(|file| (PathBuf::from("/bin/cat"), vec![root.join(file).display().to_string()]));
     program.chain(read).any(|(program, arguments)| {
         let mut command = Command::new(program);
-        command.args(arguments).uid(NOBODY).gid(NOBODY).current_dir("/");
+        command.args(arguments).uid(UNPRIVILEGED).gid(UNPRIVILEGED).current_dir("/");
         let ended = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
         ended.is_ok_and(|status| status.success())
     })
@@ -118,7 +118,7 @@ fn widen(root: &Path) {
     }
 }
 
-/// The kinds of file systems mounted below a path.
+/// The types of file systems mounted below a path.
 fn mounted(root: &Path) -> Vec<(String, String)> {
     let text = fs::read_to_string("/proc/self/mounts").expect("mounts are told");
     let lines = text.lines().filter_map(|line| {
@@ -145,9 +145,9 @@ fn other_users_find_nothing(runtime: Runtime) {
     let volumes = root.join("kubelet/pods").join(&uid).join("volumes");
     let places = mounted(&volumes);
     let kinds: Vec<&str> = places.iter().map(|(_, kind)| kind.as_str()).collect();
-    // The pod's own token, which admission adds, too.
+    // With the pod's own token, which admission adds.
     assert_eq!(kinds, ["tmpfs"; 4], "{places:?}");
-    // The store holds what it is told; it is in base64 there.
+    // The store holds the object; there the value is in base64.
     let expected: &[&str] = if runtime == Runtime::Native { &["process.json"] } else { &[] };
     assert_eq!(holders(&root), expected);
     assert_eq!(open_to_others(&root, runtime), Vec::<PathBuf>::new());

@@ -1,5 +1,6 @@
-//! Services in front of real containers: who answers at their addresses, from pods and from the node, also while the
-//! server is replaced; and what is reached through the server. Each cluster has a machine of its own.
+//! Services in front of real containers: the backends that answer at their addresses, from pods and from the node, also
+//! while
+//! the server is replaced; and requests through the API server. Each cluster has a machine of its own.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const PODS: &str = "/api/v1/namespaces/default/pods";
-/// Where the machine is.
+/// The address of the machine.
 const NODE: &str = "192.0.2.1";
 
 /// Runs a test on a machine of its own.
@@ -47,12 +48,12 @@ impl Cluster {
         server
     }
 
-    /// Another process takes the place of one that died.
+    /// Starts another process in the place of a killed one.
     fn replace(&mut self) {
         self.server = Cluster::serve(&self.directory, &self.name);
     }
 
-    /// Pods that answer every request with their name, and a Service in front of them; its address and node port.
+    /// Creates pods that answer every request with their name, and their Service; returns its address and node port.
     fn web(&self, replicas: u32) -> (SocketAddr, SocketAddr) {
         let script = "echo -n $(hostname) > /tmp/index.html; exec busybox httpd -f -p 8080 -h /tmp";
         let deployment = json!({
@@ -89,8 +90,8 @@ impl Cluster {
         (address(cluster_ip, &json!(80)), address(NODE, &made["spec"]["ports"][0]["nodePort"]))
     }
 
-    /// What the node says to load balancers that ask whether it has pods of the Service.
-    fn told_load_balancers(&self) -> String {
+    /// The response of the health check node port of the Service.
+    fn health_check(&self) -> String {
         let client = self.server.client();
         let service = json!({
             "metadata": {"name": "balanced"},
@@ -120,7 +121,7 @@ impl Cluster {
         self.server.client().patch(path, "merge", &patch).expect_status(200);
     }
 
-    /// A pod that does nothing, for others to look out of.
+    /// An idle pod, to send requests from.
     fn client_pod(&self) {
         let pod = json!({
             "metadata": {"name": "client"},
@@ -138,8 +139,8 @@ impl Cluster {
         });
     }
 
-    /// Who answers a pod.
-    fn asked_by_pod(&self, to: SocketAddr) -> String {
+    /// The name of the pod that answers another pod.
+    fn response_to_pod(&self, to: SocketAddr) -> String {
         let url = format!("http://{to}/index.html");
         let kubectl = Tool::new("kubectl", &self.server);
         let done = kubectl.run(&["exec", "client", "--", "busybox", "wget", "-qO-", &url]);
@@ -158,12 +159,12 @@ impl Cluster {
     }
 }
 
-/// Who answers the node itself.
-fn asked_by_node(to: SocketAddr) -> io::Result<String> {
+/// The name of the pod that answers the node itself.
+fn response_to_node(to: SocketAddr) -> io::Result<String> {
     Ok(asked(to)?.rsplit("\r\n").next().unwrap_or_default().to_owned())
 }
 
-/// Everything that is answered to the node itself.
+/// The whole response to the node itself.
 fn asked(to: SocketAddr) -> io::Result<String> {
     let patience = Duration::from_secs(5);
     let mut stream = TcpStream::connect_timeout(&to, patience)?;
@@ -174,7 +175,7 @@ fn asked(to: SocketAddr) -> io::Result<String> {
     Ok(answer)
 }
 
-/// Answers every request with a page that says what was asked, and links to another; its port.
+/// Starts a server that answers every request with a page that repeats it, and links to another; returns its port.
 fn echo() -> u16 {
     let listener = TcpListener::bind((NODE, 0)).expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -190,7 +191,7 @@ fn echo() -> u16 {
             let page = format!("{}<a href=\"/next\">", said.join("|"));
             let length = page.len();
             let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}");
-            // Whoever asks may be gone already.
+            // The client may already be gone.
             let _ = write!(stream, "{head}\r\nConnection: close\r\n\r\n{page}");
         }
     });
@@ -200,8 +201,10 @@ fn echo() -> u16 {
 /// Waits until so many different pods answer.
 fn eventually_answers(to: SocketAddr, pods: usize) {
     eventually(&format!("{pods} pods answer at {to}"), || {
-        let answers: std::collections::BTreeSet<String> =
-            (0..20).filter_map(|_| asked_by_node(to).ok()).filter(|name| name.starts_with("web-")).collect();
+        let answers: std::collections::BTreeSet<String> = (0..20)
+            .filter_map(|_| response_to_node(to).ok())
+            .filter(|name| name.starts_with("web-"))
+            .collect();
         answers.len() == pods
     });
 }
@@ -214,15 +217,15 @@ fn a_service_answers_from_pods_and_from_the_node() {
         let (service, node_port) = cluster.web(2);
         eventually_answers(service, 2);
         eventually_answers(node_port, 2);
-        assert!(cluster.asked_by_pod(service).starts_with("web-"));
-        assert!(cluster.asked_by_pod(node_port).starts_with("web-"));
-        eventually("load balancers are told of pods", || cluster.told_load_balancers() == "HTTP/1.0 200 OK");
+        assert!(cluster.response_to_pod(service).starts_with("web-"));
+        assert!(cluster.response_to_pod(node_port).starts_with("web-"));
+        eventually("the health check reports pods", || cluster.health_check() == "HTTP/1.0 200 OK");
         cluster.scale(0);
-        eventually("nobody answers any more", || {
-            asked_by_node(service).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        eventually("no pod answers any more", || {
+            response_to_node(service).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
         });
-        eventually("load balancers are told that none are left", || {
-            cluster.told_load_balancers() == "HTTP/1.0 503 Service Unavailable"
+        eventually("the health check reports no pods", || {
+            cluster.health_check() == "HTTP/1.0 503 Service Unavailable"
         });
         cluster.end();
     });
@@ -236,10 +239,10 @@ fn services_outlive_the_server() {
         eventually_answers(service, 2);
         cluster.server.kill_9();
         for _ in 0..10 {
-            assert!(asked_by_node(service).expect("rules stay").starts_with("web-"));
+            assert!(response_to_node(service).expect("rules stay").starts_with("web-"));
         }
         cluster.replace();
-        assert!(asked_by_node(service).expect("rules are taken over").starts_with("web-"));
+        assert!(response_to_node(service).expect("rules are taken over").starts_with("web-"));
         cluster.scale(1);
         eventually_answers(service, 1);
         cluster.end();
@@ -247,7 +250,7 @@ fn services_outlive_the_server() {
 }
 
 #[test]
-fn what_pods_serve_is_reached_through_the_server() {
+fn pods_are_reached_through_the_api_server_proxy() {
     on_a_machine(|| {
         let server = Server::start_with(&["--disable", "agent,scheduler"]);
         let client = server.client();

@@ -1,4 +1,4 @@
-//! kubectl in and out of containers: logs, copies, terminals, ports, debuggers.
+//! kubectl sessions with containers: logs, copies, terminals, port-forward, debug.
 
 use std::io::Read;
 use std::net::TcpListener;
@@ -8,7 +8,7 @@ use corten_e2e::pods::{Node, Runtime, condition, container, pod};
 use corten_e2e::{eventually, kubectl_minor};
 use corten_testkit::Tool;
 
-/// A command of the shell whose input and output are a terminal of 33 rows and 77 columns; what was shown on it.
+/// Runs a shell command on a terminal of 33 rows and 77 columns; returns its output.
 fn on_terminal(node: &Node, script: &str) -> String {
     let kubeconfig = node.directory.path().join("admin.kubeconfig");
     let command = format!("stty rows 33 cols 77; {script}");
@@ -22,7 +22,7 @@ fn on_terminal(node: &Node, script: &str) -> String {
 }
 
 #[test]
-fn logs_are_read_in_every_way() {
+fn logs_are_read_with_all_options() {
     let node = Node::start("logs", Runtime::Native);
     let kubectl = Tool::new("kubectl", &node.server);
     let counted =
@@ -38,7 +38,7 @@ fn logs_are_read_in_every_way() {
     assert_eq!(kubectl.run(&["logs", "web", "--previous", "--limit-bytes=3"]).ok(), "fir");
     assert_eq!(kubectl.run(&["logs", "web", "--since=1h"]).ok(), "second\n");
     let mut log = node.client().websocket("/api/v1/namespaces/default/pods/web/log", "binary.k8s.io");
-    // A message that says nothing, one that is the log, and the end, which says that all is well.
+    // An empty message, the log, and the close frame.
     let said = log.read_until(b"\x03\xe8").expect("the log ends");
     assert_eq!(said, b"\x82\x00\x82\x07second\n\x88\x02\x03\xe8");
     let mut log = node.client().websocket("/api/v1/namespaces/default/pods/web/log", "base64.binary.k8s.io");
@@ -97,7 +97,7 @@ fn terminals_have_the_size_of_their_users() {
     let sized =
         |size: &str| format!("until [ \"$(stty size 2>/dev/null)\" = \"{size}\" ]; do sleep 0.1; done");
     let (small, large) = (sized("33 77"), sized("50 120"));
-    // Once it is known to be small, it grows.
+    // Resized once its first size was observed.
     let grow =
         "(until kubectl exec shell -- test -e /seen; do sleep 0.2; done; stty rows 50 cols 120 </dev/tty) &";
     let look = format!(
@@ -105,7 +105,8 @@ fn terminals_have_the_size_of_their_users() {
     );
     let shown = on_terminal(&node, &format!("{grow} {look}"));
     assert!(shown.contains("50 120\n"), "{shown}");
-    // Over the protocol of old clients: newer ones use it only if told to. It opens no stream for sizes, for it has no
+    // With the protocol of old clients: newer ones use it only if configured. It opens no resize stream, because it has
+    // no
     // terminal, though the container has one.
     let spoken = "KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false kubectl attach -i shell";
     let shown = on_terminal(&node, &format!("(sleep 2; echo word) | {spoken}"));
@@ -117,10 +118,10 @@ fn terminals_have_the_size_of_their_users() {
 }
 
 #[test]
-fn a_debugger_sees_what_it_looks_into() {
+fn a_debug_container_sees_the_processes_of_its_target() {
     let node = Node::start("debugger", Runtime::Native);
     let kubectl = Tool::new("kubectl", &node.server);
-    // Older ones debug through an API that is gone.
+    // Older ones debug through an API that no longer exists.
     if kubectl_minor(&kubectl) < 27 {
         return;
     }

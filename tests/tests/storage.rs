@@ -1,4 +1,4 @@
-//! Volumes and claims on simulated nodes: bound, provisioned, protected, attached, given back.
+//! Volumes and claims on simulated nodes: bound, provisioned, protected, attached, released.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ fn reasons(client: &Client, about: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_claim_gets_the_smallest_volume_and_gives_it_back() {
+fn a_claim_is_bound_to_the_smallest_volume_and_releases_it() {
     let server = cluster();
     let client = server.client();
     for (name, size) in [("large", "10Gi"), ("small", "512Mi"), ("right", "2Gi")] {
@@ -82,14 +82,14 @@ fn a_claim_gets_the_smallest_volume_and_gives_it_back() {
     assert_eq!(phase(client, VOLUMES, "right"), "Bound");
     assert_eq!(phase(client, VOLUMES, "large"), "Available");
     claim(client, "more", "nowhere");
-    eventually("nobody knows the class", || reasons(client, "more").contains(&json!("ProvisioningFailed")));
+    eventually("the class is unknown", || reasons(client, "more").contains(&json!("ProvisioningFailed")));
     client.delete(format!("{CLAIMS}/data")).expect_status(200);
     eventually("the claim is gone", || is_gone(client, CLAIMS, "data"));
     eventually("the volume is released", || phase(client, VOLUMES, "right") == "Released");
 }
 
 #[test]
-fn a_local_volume_is_made_where_its_pod_goes_and_deleted_with_its_claim() {
+fn a_local_volume_is_provisioned_on_its_pods_node_and_deleted_with_its_claim() {
     let server = cluster();
     let client = server.client();
     let class = client.get("/apis/storage.k8s.io/v1/storageclasses/local-path").expect(200);
@@ -163,7 +163,7 @@ fn a_volume_follows_its_pod_from_node_to_node() {
     let mounted = json!({"status": {"volumesInUse": ["kubernetes.io/csi/disk.example.com^h"]}});
     client.patch(format!("{node}/status"), "merge", &mounted).expect_status(200);
     pod(client, "second", "simulated-1", &uses("disk"));
-    eventually("the second pod is told to wait", || {
+    eventually("the second pod reports that it waits for the volume", || {
         reasons(client, "second").contains(&json!("FailedAttachVolume"))
     });
     client.delete(format!("{PODS}/first")).expect_status(200);
@@ -176,7 +176,7 @@ fn a_volume_follows_its_pod_from_node_to_node() {
 }
 
 #[test]
-fn a_volume_is_taken_from_a_dead_node_after_six_minutes() {
+fn a_volume_is_detached_from_a_dead_node_after_six_minutes() {
     let cluster = Cluster::with_nodes(1);
     let managed = value!({"volumes.kubernetes.io/controller-managed-attach-detach": "true"});
     cluster.patch(&kinds::NODES, "", "simulated-0", value!({"metadata": {"annotations": managed}}));

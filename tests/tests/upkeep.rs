@@ -1,4 +1,4 @@
-//! What a node tells of its pods, and how it keeps itself in order: real containers on a node of this machine.
+//! A node's reports on its pods and its garbage collection: real containers on a node of this machine.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -60,13 +60,13 @@ impl Node {
         self.client().get(format!("{PODS}/{name}")).expect(200)
     }
 
-    /// Where a pod's logs are.
+    /// The path of a pod's logs.
     fn logs(&self, name: &str) -> PathBuf {
         let uid = self.pod(name)["metadata"]["uid"].as_str().expect("pods have uids").to_owned();
         PathBuf::from(format!("/var/log/pods/default_{name}_{uid}/main"))
     }
 
-    /// What the kubelet says.
+    /// A response of the kubelet.
     fn kubelet(&self, path: &str) -> String {
         let answer = self.client().get(format!("/api/v1/nodes/{}/proxy/{path}", self.name));
         assert_eq!(answer.status, 200, "{path}");
@@ -84,7 +84,7 @@ impl Node {
 impl Drop for Node {
     /// Leaves no containers behind, however a test ends.
     fn drop(&mut self) {
-        pods::leave_nothing(self.server.client(), self.directory.path());
+        pods::delete_all_pods(self.server.client(), self.directory.path());
     }
 }
 
@@ -99,7 +99,7 @@ fn milli(text: &str) -> f64 {
 }
 
 #[test]
-fn what_pods_use_is_told() {
+fn resource_usage_of_pods_is_reported() {
     let node = Node::start("uses", &[]);
     node.run(
         "busy",
@@ -147,13 +147,13 @@ fn what_pods_use_is_told() {
 }
 
 #[test]
-fn who_fills_the_disk_has_to_go() {
+fn pods_that_exceed_disk_limits_are_evicted() {
     let node = Node::start("fills", &[]);
     let sized = json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]});
     node.run("volume", "Never", "dd if=/dev/zero of=/v/file bs=1024 count=3000; sleep 1000", &sized);
     let limited = json!({"resources": {"limits": {"ephemeral-storage": "1Mi"}}});
     node.run("layer", "Never", "dd if=/dev/zero of=/file bs=1024 count=3000; sleep 1000", &limited);
-    // CVE-2020-8557: what the kubelet itself makes for containers to write to.
+    // CVE-2020-8557: files that the kubelet creates for containers to write to.
     node.run("hosts", "Never", "dd if=/dev/zero of=/etc/hosts bs=1024 count=3000; sleep 1000", &limited);
     let words = "dd if=/dev/zero of=/dev/termination-log bs=1024 count=3000; sleep 1000";
     node.run("words", "Never", words, &limited);
@@ -191,7 +191,7 @@ fn the_files_of_logs_are_looked_through() {
 }
 
 #[test]
-fn logs_begin_anew_when_they_are_too_large() {
+fn large_logs_are_rotated() {
     let flags = ["container-log-max-size=64Ki", "container-log-max-files=3"];
     let node = Node::start("logs", &flags);
     node.run("talks", "Always", "while true; do seq 1 500; sleep 1; done", &json!({}));
@@ -203,13 +203,13 @@ fn logs_begin_anew_when_they_are_too_large() {
     };
     eventually("an old log is compressed", || names().iter().any(|name| name.ends_with(".gz")));
     assert!(names().len() <= 4, "{:?}", names());
-    // For a moment, between the old log and the new one, there is none.
+    // Between the old log and the new one there is a moment without one.
     eventually("a new log is there", || names().contains(&"0.log".to_owned()));
     eventually("it is read", || node.client().get(format!("{PODS}/talks/log?tailLines=1")).status == 200);
 }
 
 #[test]
-fn a_full_disk_costs_unused_images_first() {
+fn a_full_disk_removes_unused_images_first() {
     let flags = ["eviction-hard=imagefs.available<99.9%", "minimum-image-ttl-duration=1s"];
     let node = Node::start("full", &flags);
     eventually("the node says so", || node.condition("DiskPressure") == "True");
@@ -221,7 +221,7 @@ fn a_full_disk_costs_unused_images_first() {
             .expect("images can be listed");
         String::from_utf8_lossy(&listed.stdout).into_owned()
     };
-    eventually("the image that nobody uses is gone", || !images().contains("busybox"));
+    eventually("the unused image is removed", || !images().contains("busybox"));
     let taints =
         node.client().get(format!("/api/v1/nodes/{}", node.name)).expect(200)["spec"]["taints"].clone();
     assert!(taints.to_string().contains("node.kubernetes.io/disk-pressure"), "{taints}");

@@ -1,4 +1,4 @@
-//! Volumes in real containers: whose they are, how large they get, and that no path in one leads out of it.
+//! Volumes in real containers: ownership, size limits, and paths that must not leave a volume.
 
 use corten_e2e::pods::{Node, Runtime, condition, container, events, pod};
 use corten_e2e::{eventually, on_every_runtime};
@@ -72,7 +72,7 @@ fn volumes_are_their_groups(runtime: Runtime) {
     node.create(&wrong);
     eventually("the pod runs", || condition(&node.pod("owned"), "Ready") == "True");
     eventually("memory is full", || node.log("owned", "main").contains("No space left on device"));
-    // What is said on the two outputs may be told in another order.
+    // The two outputs may be logged in another order.
     let log = node.log("owned", "main");
     let owners: Vec<&str> = log.lines().filter(|line| line.ends_with(" 4711")).collect();
     assert_eq!(owners, ["2777 4711", "3777 4711", "2777 4711", "440 4711"], "{log}");

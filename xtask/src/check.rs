@@ -1,5 +1,8 @@
 //! Checks on the repository itself.
 
+mod crate_list;
+mod fuzz;
+mod language;
 mod layers;
 mod modes;
 mod paths;
@@ -8,7 +11,10 @@ mod text;
 use crate::process;
 
 pub(crate) fn all() -> anyhow::Result<()> {
+    fuzz::check()?;
     layers::check()?;
+    crate_list::check()?;
+    language::check()?;
     modes::check()?;
     paths::check()?;
     text::check()?;

@@ -1,69 +1,54 @@
-//! What the tests need beside Rust: installed if it is missing, left alone if it is there.
+//! Installs what the tests need beside Rust, where the machine does not have it.
 //!
-//! Packages come from the system's package manager; the Python client goes into a virtual environment in the
-//! target directory, where the tests look for it.
+//! Packages come from the system's package manager and are checked again after the installation; the Python client goes
+//! into a virtual environment in the target directory, where the tests expect it. A package whose property is already met
+//! is never installed.
 
-use std::path::Path;
+mod tools;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 use crate::process::{run, target_directory, works};
-
-/// A package, and how to see that it is not needed.
-struct Need {
-    package: &'static str,
-    met: fn() -> bool,
-}
-
-const NEEDS: [Need; 11] = [
-    Need { package: "build-essential", met: || works("cc", &["--version"]) && works("make", &["--version"]) },
-    Need { package: "python3", met: || works("python3", &["--version"]) },
-    Need { package: "python3-venv", met: || works("python3", &["-c", "import ensurepip, venv"]) },
-    Need { package: "kubernetes-client", met: kubectl_is_there },
-    // What images for tests are made of; it must not need anything that an image would have to bring.
-    Need { package: "busybox-static", met: || works("busybox", &["true"]) },
-    // The other runtime that the CRI is spoken to.
-    Need { package: "containerd", met: || works("containerd", &["--version"]) },
-    Need { package: "runc", met: || works("runc", &["--version"]) },
-    // What connects the pods of that other runtime.
-    Need { package: "containernetworking-plugins", met: || Path::new("/usr/lib/cni/ptp").exists() },
-    // A kernel as a process, for what this machine's own kernel is not set up for.
-    Need { package: "user-mode-linux", met: || works("linux.uml", &["--version"]) },
-    // It says whether the default AppArmor profile makes sense.
-    Need { package: "apparmor", met: || works("apparmor_parser", &["--version"]) },
-    // The proxy's other way to make rules.
-    Need { package: "iptables", met: || works("iptables", &["--version"]) },
-];
+use tools::{NEEDS, Need};
 
 pub(crate) fn all() -> anyhow::Result<()> {
     packages()?;
+    let unusable = tools::unusable_kubectls();
+    ensure!(unusable.is_empty(), "KUBECTLS names programs that are not kubectl 1.20 or newer: {unusable:?}");
     python_client()
 }
 
 fn packages() -> anyhow::Result<()> {
-    let missing: Vec<&str> = NEEDS.iter().filter(|need| !(need.met)()).map(|need| need.package).collect();
+    let missing = unmet();
     if missing.is_empty() {
         return Ok(());
     }
+    let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
     if !works("apt-get", &["--version"]) {
-        bail!("the tests need what Debian calls {}; install it and try again", missing.join(", "));
+        bail!("the tests need these Debian packages or their equivalents:\n{}", described(&missing));
     }
     let install = || -> anyhow::Result<()> {
         run("apt-get", &["update"])?;
-        run("apt-get", &[&["install", "--yes", "--no-install-recommends"], missing.as_slice()].concat())
+        run("apt-get", &[&["install", "--yes", "--no-install-recommends"], packages.as_slice()].concat())
     };
-    install().with_context(|| format!("installing {}; this needs root", missing.join(", ")))
+    install().with_context(|| format!("cannot install {} (this needs root)", packages.join(", ")))?;
+    let missing = unmet();
+    ensure!(missing.is_empty(), "installed, but not usable by the tests:\n{}", described(&missing));
+    Ok(())
 }
 
-/// The tests take every kubectl that `KUBECTLS` names, or the one on `PATH`.
-fn kubectl_is_there() -> bool {
-    std::env::var_os("KUBECTLS").is_some() || works("kubectl", &["version", "--client"])
+fn unmet() -> Vec<&'static Need> {
+    NEEDS.iter().filter(|need| !(need.is_met)()).collect()
+}
+
+fn described(needs: &[&Need]) -> String {
+    needs.iter().map(|need| format!("  {}: {}", need.package, need.property)).collect::<Vec<_>>().join("\n")
 }
 
 fn python_client() -> anyhow::Result<()> {
     let environment = target_directory().join("python");
     let python = environment.join("bin/python3");
-    if works(&python, &["-c", "import kubernetes"]) {
+    if works(&python, &["-c", "from kubernetes import client, config, dynamic, watch"]) {
         return Ok(());
     }
     run("python3", &["-m".as_ref(), "venv".as_ref(), "--clear".as_ref(), environment.as_os_str()])?;

@@ -1,8 +1,9 @@
-//! Running programs: said before, failed loudly.
+//! Running programs: printed before they start, and an error when they fail.
 
 use std::ffi::OsStr;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
@@ -11,7 +12,7 @@ pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
-/// Where things are built.
+/// The directory of build results.
 pub(crate) fn target_directory() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(directory) => repository().join(directory),
@@ -27,25 +28,58 @@ pub(crate) fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
 
 /// Runs a program in the repository's root; anything but success is an error.
 pub(crate) fn run<P: AsRef<OsStr>, A: AsRef<OsStr>>(program: P, arguments: &[A]) -> anyhow::Result<()> {
-    let mut said = Path::new(program.as_ref()).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut line = Path::new(program.as_ref()).file_name().unwrap_or_default().to_string_lossy().into_owned();
     for argument in arguments {
-        said.push(' ');
-        said.push_str(&argument.as_ref().to_string_lossy());
+        line.push(' ');
+        line.push_str(&argument.as_ref().to_string_lossy());
     }
-    eprintln!("==> {said}");
+    eprintln!("==> {line}");
     let status = Command::new(program.as_ref())
         .args(arguments)
         .current_dir(repository())
         .status()
-        .with_context(|| format!("starting {said}"))?;
+        .with_context(|| format!("cannot start {line}"))?;
     if !status.success() {
-        bail!("{said}: {status}");
+        bail!("{line}: {status}");
     }
     Ok(())
 }
 
-/// Whether a program runs and ends well, saying nothing.
+/// Returns true if a program runs and succeeds; its output is discarded.
 pub(crate) fn works<P: AsRef<OsStr>>(program: P, arguments: &[&str]) -> bool {
-    let output = Command::new(program).args(arguments).current_dir(repository()).output();
-    output.is_ok_and(|output| output.status.success())
+    written_by(program, arguments, &[]).is_some()
+}
+
+/// The stdout of a program that succeeds without input, with these variables in its environment.
+pub(crate) fn written_by<P: AsRef<OsStr>>(
+    program: P,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+) -> Option<String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .current_dir(repository())
+        .stdin(Stdio::null())
+        .output()
+        .ok()
+        .filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Returns true if a program succeeds with this text on its stdin; its output is discarded.
+pub(crate) fn works_with_input(program: &str, arguments: &[&str], input: &str) -> bool {
+    let child = Command::new(program)
+        .args(arguments)
+        .current_dir(repository())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(mut child) = child else { return false };
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that does not read its input to the end fails by itself.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    child.wait().is_ok_and(|status| status.success())
 }

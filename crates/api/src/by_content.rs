@@ -1,11 +1,11 @@
-//! Values as keys of hash tables: finding one among many costs its own size, not that of all the others.
+//! Values as keys of hash tables: a lookup costs the size of the value, not that of all the others.
 
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 
 use crate::value::Value;
 
-/// A value that is told apart by what it holds: equal exactly where `==` says so.
+/// A value that is compared by content: equal exactly where `==` says so.
 #[derive(Debug, Clone, Copy)]
 pub struct ByContent<'v>(pub &'v Value);
 
@@ -43,7 +43,7 @@ impl Hash for ByContent<'_> {
     }
 }
 
-/// The values of a list, to look others up in.
+/// The values of a list as a set for lookups.
 pub fn set_of(values: &[Value]) -> HashSet<ByContent<'_>> {
     values.iter().map(ByContent).collect()
 }
@@ -54,7 +54,7 @@ mod tests {
     use crate::value;
 
     #[test]
-    fn what_is_equal_is_found() {
+    fn equal_values_are_found() {
         let values = [value!({"a": [1, null], "b": "x"}), value!(0.0), value!("x"), value!(true)];
         let set = set_of(&values);
         assert!(values.iter().all(|value| set.contains(&ByContent(value))));

@@ -1,20 +1,20 @@
-//! Makes a tree what its type says: the effect of upstream's decoding into Go structs and encoding again.
+//! Conforms a tree to its type: the effect of upstream's decoding into Go structs and encoding again.
 //!
 //! Unknown fields are pruned (and reported), wrong types refused with Go's wording, quantities and times
-//! brought to their one spelling, zero values dropped or added as upstream's encoder would, static
-//! defaults filled in. A partial tree (an applied configuration) is only checked, pruned and spelled: what
-//! it leaves out stays out.
+//! converted to their canonical form, zero values dropped or added as upstream's encoder would, static
+//! defaults filled in. A partial tree (an applied configuration) is only checked, pruned and canonicalized: absent
+//! fields stay absent.
 //!
 //! Conforming twice changes nothing the second time.
 
-use crate::schema::{Field, Kind, Struct};
+use crate::schema::{self, AnyForm, Field, Kind, Struct};
 use crate::value::{Map, Str, Value};
 use crate::{json, quantity, time};
 
 /// Upstream stops listing strict errors after this many.
 const MAX_STRICT_ERRORS: usize = 100;
 
-/// How much of the object there is.
+/// The completeness of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     Whole,
@@ -27,13 +27,13 @@ pub enum Extent {
 #[error("{decoding}")]
 pub struct TypeError {
     decoding: String,
-    /// In the words of upstream's converter, which strategic merge patches go through.
+    /// The same in the words of upstream's converter, which strategic merge patches go through.
     pub converting: String,
 }
 
 impl TypeError {
-    /// The converter leaves some types to read themselves.
-    fn read_by_itself(self, value: &Value, expected: &str) -> TypeError {
+    /// Types that decode themselves in upstream's converter have another message.
+    fn decoded_by_type(self, value: &Value, expected: &str) -> TypeError {
         let found = value.go_kind();
         let converting = format!("json: cannot unmarshal {found} into Go value of type {expected}");
         TypeError { converting, ..self }
@@ -58,7 +58,8 @@ pub fn conform(
 }
 
 enum Step<'s> {
-    Field(&'s Field),
+    /// A field, by its position.
+    Field(&'s Struct, usize),
     /// A key of a map, which Go's type errors leave out.
     MapKey(Str),
     Index(usize),
@@ -68,7 +69,7 @@ struct Walk<'s, 'o> {
     extent: Extent,
     strict: &'o mut Vec<String>,
     path: Vec<Step<'s>>,
-    /// The struct whose field is being looked at, for error texts.
+    /// The struct of the current field, for error texts.
     owner: &'s Struct,
 }
 
@@ -93,12 +94,12 @@ impl<'s> Walk<'s, '_> {
             if failed.is_some() {
                 return true;
             }
-            let Some(field) = schema.field(key) else {
+            let Some(position) = schema.position(key) else {
                 self.unknown(key);
                 return false;
             };
-            self.path.push(Step::Field(field));
-            let kept = self.field(value, field);
+            self.path.push(Step::Field(schema, position));
+            let kept = self.field(value, &schema.fields[position]);
             self.path.pop();
             match kept {
                 Ok(keep) => {
@@ -120,7 +121,7 @@ impl<'s> Walk<'s, '_> {
         Ok(())
     }
 
-    /// Conforms one field's value and says whether it is encoded at all.
+    /// Conforms one field's value; returns true if it is encoded at all.
     fn field(&mut self, value: &mut Value, field: &'s Field) -> Result<bool, TypeError> {
         if value.is_null() {
             return Ok(self.extent == Extent::Partial && !matches!(field.kind, Kind::Struct(_)));
@@ -129,10 +130,11 @@ impl<'s> Walk<'s, '_> {
         Ok(self.extent == Extent::Partial || field.keep || field.pointer || !is_zero(value))
     }
 
-    /// Adds what upstream's encoder and defaulter would.
+    /// Adds the fields that upstream's encoder and defaulter would.
     fn fill(&mut self, map: &mut Map, schema: &'s Struct) -> Result<(), TypeError> {
         for position in &schema.filled {
-            let field = &schema.fields[*position as usize];
+            let position = *position as usize;
+            let field = &schema.fields[position];
             if map.contains_key(&field.name) {
                 continue;
             }
@@ -145,7 +147,7 @@ impl<'s> Walk<'s, '_> {
             };
             let Some(mut added) = added else { continue };
             if let (Kind::Struct(inner), false) = (&field.kind, added.is_null()) {
-                self.path.push(Step::Field(field));
+                self.path.push(Step::Field(schema, position));
                 let made = self.object(&mut added, inner);
                 self.path.pop();
                 made?;
@@ -168,7 +170,7 @@ impl<'s> Walk<'s, '_> {
                 Value::String(_) => Ok(()),
                 _ => self
                     .integer(value, &Kind::Int32, i32::MIN.into(), i32::MAX.into())
-                    .map_err(|e| e.read_by_itself(value, "int32")),
+                    .map_err(|e| e.decoded_by_type(value, "int32")),
             },
             Kind::Time => self.time(value, kind, time::parse, time::format),
             Kind::MicroTime => self.time(value, kind, time::parse_micro, time::format_micro),
@@ -179,11 +181,33 @@ impl<'s> Walk<'s, '_> {
                 }
                 self.expect(value, kind, matches!(value, Value::Raw(_)))
             }
+            Kind::Any(AnyForm::SchemaOrArray | AnyForm::SchemaOrStringArray) => self.schemas(value),
+            Kind::Any(AnyForm::SchemaOrBool) => match value {
+                Value::Object(_) => self.schemas(value),
+                Value::Bool(_) => Ok(()),
+                _ => Err("boolean or JSON schema expected".to_owned().into()),
+            },
             Kind::Raw | Kind::Any(_) => Ok(()),
             Kind::List(item, _) => self.list(value, kind, item),
             Kind::Map(item, _) => self.map(value, kind, item),
             Kind::Struct(schema) => self.object(value, schema),
         }
+    }
+
+    /// Schemas within fields that have several forms: upstream decodes them apart, so that their unknown fields are pruned but
+    /// never reported.
+    fn schemas(&self, value: &mut Value) -> Result<(), TypeError> {
+        let Some(schema) = schema::lookup("apiextensions/v1", "JSONSchemaProps") else { return Ok(()) };
+        let found = match value {
+            Value::Object(_) => std::slice::from_mut(value),
+            Value::Array(items) => items.as_mut_slice(),
+            _ => return Ok(()),
+        };
+        let objects = found.iter_mut().filter(|item| item.as_object().is_some());
+        for object in objects {
+            conform(object, &schema, self.extent, &mut Vec::new())?;
+        }
+        Ok(())
     }
 
     fn expect(&self, value: &Value, kind: &Kind, fits: bool) -> Result<(), TypeError> {
@@ -251,11 +275,11 @@ impl<'s> Walk<'s, '_> {
         format: fn(jiff::Timestamp) -> Str,
     ) -> Result<(), TypeError> {
         let Value::String(text) = value else {
-            return Err(self.mismatch(value, &kind.go_name()).read_by_itself(value, "string"));
+            return Err(self.mismatch(value, &kind.go_name()).decoded_by_type(value, "string"));
         };
         let at = parse(text)?;
         if text == "0001-01-01T00:00:00Z" {
-            // The zero time is no time.
+            // The zero time counts as absent.
             *value = Value::Null;
             return Ok(());
         }
@@ -265,7 +289,7 @@ impl<'s> Walk<'s, '_> {
 
     fn duration(&self, value: &mut Value, kind: &Kind) -> Result<(), TypeError> {
         let Value::String(text) = value else {
-            return Err(self.mismatch(value, &kind.go_name()).read_by_itself(value, "string"));
+            return Err(self.mismatch(value, &kind.go_name()).decoded_by_type(value, "string"));
         };
         let seconds = time::go_duration(text)?;
         *text = time::format_duration((seconds * 1e9).round() as i64).into();
@@ -322,11 +346,11 @@ impl<'s> Walk<'s, '_> {
         for step in &self.path {
             match step {
                 Step::Index(i) => out.push_str(&format!("[{i}]")),
-                Step::Field(Field { name, .. }) | Step::MapKey(name) => {
+                Step::Field(..) | Step::MapKey(_) => {
                     if !out.is_empty() {
                         out.push('.');
                     }
-                    out.push_str(name);
+                    out.push_str(step.name());
                 }
             }
         }
@@ -341,25 +365,58 @@ impl<'s> Walk<'s, '_> {
     }
 
     fn mismatch_described(&self, value: &Value, found: &str, expected: &str) -> TypeError {
-        let keys: Vec<&str> = self
-            .path
-            .iter()
-            .filter_map(|s| if let Step::Field(f) = s { Some(f.name.as_str()) } else { None })
-            .collect();
-        let place = if keys.is_empty() {
-            "Go value".to_owned()
-        } else {
-            format!("Go struct field {}.{}", self.owner.name, keys.join("."))
+        let named = self.named_type();
+        let named = named.as_deref().unwrap_or(expected);
+        let place = match self.go_path().as_str() {
+            "" => "Go value".to_owned(),
+            path => format!("Go struct field {}.{path}", self.owner.name),
         };
         TypeError {
-            decoding: format!("json: cannot unmarshal {found} into {place} of type {expected}"),
-            converting: unconvertible(value, expected),
+            decoding: format!("json: cannot unmarshal {found} into {place} of type {named}"),
+            converting: unconvertible(value, expected, named),
+        }
+    }
+
+    /// The path with the names of embedded structs, as Go's type errors have it.
+    fn go_path(&self) -> String {
+        let mut keys: Vec<&str> = Vec::new();
+        for step in &self.path {
+            if let Step::Field(schema, position) = step {
+                keys.extend(schema.go_field(*position).and_then(|field| field.embedded.as_deref()));
+                keys.push(step.name());
+            }
+        }
+        keys.join(".")
+    }
+
+    /// The Go type of the current value, where it is not the one of its kind.
+    fn named_type(&self) -> Option<String> {
+        let at = self.path.iter().rposition(|step| matches!(step, Step::Field(..)))?;
+        let Step::Field(schema, position) = &self.path[at] else { return None };
+        let mut named = schema.go_field(*position)?.type_name.as_deref()?;
+        for _ in &self.path[at + 1..] {
+            named = named.strip_prefix("[]").or_else(|| {
+                named.strip_prefix("map[").and_then(|rest| rest.split_once(']')).map(|(_, item)| item)
+            })?;
+        }
+        Some(named.to_owned())
+    }
+}
+
+impl Step<'_> {
+    /// The name of a field, or the key of a map.
+    fn name(&self) -> &str {
+        match self {
+            Step::Field(schema, position) => &schema.fields[*position].name,
+            Step::MapKey(key) => key,
+            Step::Index(_) => "",
         }
     }
 }
 
-/// Why a value does not convert to a Go type.
-fn unconvertible(value: &Value, expected: &str) -> String {
+/// The reason for which a value does not convert to a Go type.
+/// `expected` is the type of the kind, `named` the type by its own name.
+fn unconvertible(value: &Value, expected: &str, named: &str) -> String {
     let (kind, type_name) = match value {
         Value::Null => ("invalid", "nil"),
         Value::Bool(_) => ("bool", "bool"),
@@ -371,7 +428,7 @@ fn unconvertible(value: &Value, expected: &str) -> String {
     };
     match (value, expected) {
         (Value::Int(_), "string") | (Value::Float(_), "int32" | "int64") => {
-            format!("cannot convert {type_name} to {expected}")
+            format!("cannot convert {type_name} to {named}")
         }
         (_, "string" | "bool" | "int32" | "int64" | "float64") => format!("unrecognized type: {expected}"),
         _ if expected.starts_with("[]") => format!("cannot restore slice from {kind}"),
@@ -380,7 +437,7 @@ fn unconvertible(value: &Value, expected: &str) -> String {
     }
 }
 
-/// What Go's `omitempty` leaves out.
+/// Returns true for values that Go's `omitempty` leaves out.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -393,7 +450,7 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// What Go encodes for a field that was never set and is not omitted.
+/// The value that Go encodes for a field that was never set and is not omitted.
 fn zero(kind: &Kind, pointer: bool) -> Option<Value> {
     if pointer {
         return Some(Value::Null);
@@ -419,7 +476,6 @@ fn zero(kind: &Kind, pointer: bool) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema;
 
     #[track_caller]
     fn check(kind: &str, input: &str, expected: &str, complaints: &[&str]) {
@@ -442,6 +498,43 @@ mod tests {
             r#"{"data":{"a":"b"},"metadata":{"name":"x"}}"#,
             &[r#"unknown field "bogus""#, r#"unknown field "metadata.zzz""#],
         );
+    }
+
+    #[test]
+    fn schemas_of_several_forms_are_pruned_without_a_report() {
+        let schema = schema::lookup("apiextensions/v1", "JSONSchemaProps").unwrap();
+        let run = |input: &str| {
+            let mut value = json::parse(input.as_bytes()).unwrap();
+            let mut strict = Vec::new();
+            let done = conform(&mut value, &schema, Extent::Whole, &mut strict);
+            done.map(|()| (json::write_to_string(&value), strict)).map_err(|e| e.to_string())
+        };
+        for (input, expected, reported) in [
+            (r#"{"sail":1}"#, "{}", 1),
+            (r#"{"items":{"sail":1,"default":null,"type":"string"}}"#, r#"{"items":{"type":"string"}}"#, 0),
+            (
+                r#"{"items":[{"sail":1}],"additionalProperties":{"sail":1,"nullable":false}}"#,
+                r#"{"additionalProperties":{},"items":[{}]}"#,
+                0,
+            ),
+            (
+                r#"{"additionalProperties":false,"dependencies":{"a":["b"]}}"#,
+                r#"{"additionalProperties":false,"dependencies":{"a":["b"]}}"#,
+                0,
+            ),
+        ] {
+            let (conformed, strict) = run(input).unwrap();
+            assert_eq!((conformed.as_str(), strict.len()), (expected, reported), "{input}");
+        }
+        for (input, expected) in [
+            (r#"{"additionalProperties":"yes"}"#, "boolean or JSON schema expected"),
+            (
+                r#"{"items":{"type":1}}"#,
+                "json: cannot unmarshal number into Go struct field JSONSchemaProps.type of type string",
+            ),
+        ] {
+            assert_eq!(run(input).unwrap_err(), expected, "{input}");
+        }
     }
 
     #[test]

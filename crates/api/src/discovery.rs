@@ -1,11 +1,11 @@
-//! What a client learns about the served resources: `/`, `/api`, `/apis`, their groups and versions,
+//! Discovery of the served resources: `/`, `/api`, `/apis`, their groups and versions,
 //! and the aggregated form of all of them.
 //!
-//! Everything is a function of the served resources, whose order is the order of priority: of groups, of
-//! versions within a group. Within a version resources are listed by name. Which form a client gets is
-//! the server's business; so is adding what other servers and custom resources serve.
+//! All documents are functions of the served resources, whose order is the order of priority: of groups, of versions
+//! within a group. Within a version resources are listed by name. The server selects the form for a client, and adds
+//! the resources of other servers and custom resources.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,11 +15,11 @@ use sha2::{Digest, Sha256, Sha512};
 use crate::resources::{self, Resource, Subresource, api_version};
 use crate::{Map, Str, Value, json, value};
 
-/// A body with the tag that tells a client whether its copy is still good.
+/// A body with its entity tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
     pub body: Bytes,
-    /// With its quotes, as it stands in the header.
+    /// With its quotes, as in the header.
     pub etag: String,
 }
 
@@ -38,7 +38,7 @@ impl AggregatedVersion {
         }
     }
 
-    /// The media type a response in this form carries.
+    /// The media type of a response in this form.
     pub fn content_type(self) -> &'static str {
         match self {
             AggregatedVersion::V2 => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
@@ -52,14 +52,15 @@ impl AggregatedVersion {
 /// Groups in order of priority, each with its versions in order of priority; the core group is "".
 pub fn groups<'a>(served: &[&'a Resource]) -> Vec<(&'a str, Vec<&'a str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut positions: HashMap<&str, usize> = HashMap::new();
     for resource in served {
-        let position = groups.iter().position(|(group, _)| *group == resource.group).unwrap_or(groups.len());
+        let position = *positions.entry(&resource.group).or_insert(groups.len());
         if position == groups.len() {
-            groups.push((resource.group, Vec::new()));
+            groups.push((&resource.group, Vec::new()));
         }
         let versions = &mut groups[position].1;
-        if !versions.contains(&resource.version) {
-            versions.push(resource.version);
+        if !versions.contains(&resource.version.as_str()) {
+            versions.push(&resource.version);
         }
     }
     groups
@@ -107,7 +108,7 @@ pub fn api_resource_list(served: &[&Resource], group: &str, version: &str) -> Op
     let mut entries = Vec::new();
     for resource in in_version(served, group, version) {
         entries.push(resource_entry(resource));
-        for subresource in by_name(&resource.subresources) {
+        for subresource in in_order(resource) {
             entries.push(subresource_entry(resource, subresource));
         }
     }
@@ -115,7 +116,7 @@ pub fn api_resource_list(served: &[&Resource], group: &str, version: &str) -> Op
         return None;
     }
     let mut list = value!({"groupVersion": (api_version(group, version)), "kind": "APIResourceList", "resources": entries});
-    // The oldest clients were promised no apiVersion here, and newer ones do not mind.
+    // Old clients expect no apiVersion here, and newer ones accept that.
     if !group.is_empty() {
         list.set(&["apiVersion"], "v1");
     }
@@ -125,11 +126,11 @@ pub fn api_resource_list(served: &[&Resource], group: &str, version: &str) -> Op
 fn resource_entry(resource: &Resource) -> Value {
     let mut entry = Map::new();
     insert_strings(&mut entry, "categories", &resource.categories);
-    entry.insert("kind", resource.kind);
-    entry.insert("name", resource.name);
+    entry.insert("kind", &resource.kind);
+    entry.insert("name", &resource.name);
     entry.insert("namespaced", resource.namespaced);
     insert_strings(&mut entry, "shortNames", &resource.short_names);
-    entry.insert("singularName", resource.singular);
+    entry.insert("singularName", &resource.singular);
     if let Some(hash) = storage_version_hash(resource) {
         entry.insert("storageVersionHash", hash);
     }
@@ -143,7 +144,7 @@ fn subresource_entry(resource: &Resource, subresource: &Subresource) -> Value {
         entry.insert("group", group);
         entry.insert("version", version);
     }
-    entry.insert("kind", subresource.kind);
+    entry.insert("kind", &subresource.kind);
     entry.insert("name", format!("{}/{}", resource.name, subresource.name));
     entry.insert("namespaced", resource.namespaced);
     entry.insert("singularName", "");
@@ -185,8 +186,15 @@ pub fn aggregated_list(groups: Vec<Value>, version: AggregatedVersion) -> Docume
 }
 
 fn aggregated(served: &[&Resource], version: AggregatedVersion, wanted: impl Fn(&str) -> bool) -> Document {
+    // Group by group: looking for each group among all resources takes long with many custom resources.
+    let mut by_group: HashMap<&str, Vec<&Resource>> = HashMap::new();
+    for resource in served {
+        by_group.entry(&resource.group).or_default().push(resource);
+    }
     let groups = groups(served).into_iter().filter(|(group, _)| wanted(group));
-    aggregated_list(groups.map(|(group, _)| aggregated_group(served, group)).collect(), version)
+    let entry =
+        |(group, _): (&str, _)| aggregated_group(by_group.get(group).map_or(&[], Vec::as_slice), group);
+    aggregated_list(groups.map(entry).collect(), version)
 }
 
 fn aggregated_version(served: &[&Resource], group: &str, version: &str) -> Value {
@@ -198,13 +206,13 @@ fn aggregated_version(served: &[&Resource], group: &str, version: &str) -> Value
 fn aggregated_resource(resource: &Resource) -> Value {
     let mut entry = Map::new();
     insert_strings(&mut entry, "categories", &resource.categories);
-    entry.insert("resource", resource.name);
-    entry.insert("responseKind", value!({"group": "", "kind": (resource.kind), "version": ""}));
+    entry.insert("resource", &resource.name);
+    entry.insert("responseKind", response_kind(resource, None, &resource.kind));
     entry.insert("scope", if resource.namespaced { "Namespaced" } else { "Cluster" });
     insert_strings(&mut entry, "shortNames", &resource.short_names);
-    entry.insert("singularResource", resource.singular);
+    entry.insert("singularResource", &resource.singular);
     let subresources: Vec<Value> =
-        by_name(&resource.subresources).into_iter().map(aggregated_subresource).collect();
+        in_order(resource).into_iter().map(|sub| aggregated_subresource(resource, sub)).collect();
     if !subresources.is_empty() {
         entry.insert("subresources", subresources);
     }
@@ -212,11 +220,21 @@ fn aggregated_resource(resource: &Resource) -> Value {
     Value::Object(entry)
 }
 
-fn aggregated_subresource(subresource: &Subresource) -> Value {
-    let (group, version) = subresource.group_version.unwrap_or_default();
+/// Upstream names the group and version of custom resources and of kinds of other groups, but not of the rest.
+fn response_kind(resource: &Resource, other: Option<(&str, &str)>, kind: &str) -> Value {
+    let own = if resource.storage_version.is_some() {
+        (&*resource.group, &*resource.version)
+    } else {
+        Default::default()
+    };
+    let (group, version) = other.unwrap_or(own);
+    value!({"group": group, "kind": kind, "version": version})
+}
+
+fn aggregated_subresource(resource: &Resource, subresource: &Subresource) -> Value {
     value!({
-        "responseKind": {"group": group, "kind": (subresource.kind), "version": version},
-        "subresource": (subresource.name),
+        "responseKind": (response_kind(resource, subresource.group_version, &subresource.kind)),
+        "subresource": (&subresource.name),
         "verbs": (strings(&subresource.verbs)),
     })
 }
@@ -234,8 +252,8 @@ pub fn root_paths(served: &[&Resource], own: impl Iterator<Item = String>) -> Va
     value!({"paths": paths})
 }
 
-/// Resources whose stored form is not their group's most preferred version: a version newer than the
-/// previous release is not stored yet, so that a downgrade finds what it can read.
+/// Resources whose stored form is not their group's preferred version: a version newer than the
+/// previous release is not stored yet, so that a downgrade can read all objects.
 const STORED_OLDER: &[(&str, &str, &str)] = &[
     ("apiextensions.k8s.io", "customresourcedefinitions", "v1beta1"),
     ("certificates.k8s.io", "clustertrustbundles", "v1beta1"),
@@ -247,24 +265,29 @@ const STORED_OLDER: &[(&str, &str, &str)] = &[
     ("storagemigration.k8s.io", "storageversionmigrations", "v1beta1"),
 ];
 
-/// Group and version in which clients are told a resource is stored.
-pub fn storage_version(resource: &Resource) -> (&'static str, &'static str) {
+/// The group and version in which a built-in resource is stored, as discovery reports it.
+pub fn storage_version(resource: &Resource) -> (Str, Str) {
     if resource.group == "events.k8s.io" {
         // The same objects as the core group's events.
-        return ("", "v1");
+        return (Str::default(), "v1".into());
     }
-    let older = STORED_OLDER.iter().find(|(g, name, _)| (*g, *name) == (resource.group, resource.name));
-    let preferred = || resources::all().iter().find(|r| (r.group, r.name) == (resource.group, resource.name));
-    let version = older.map(|o| o.2).or_else(|| preferred().map(|r| r.version)).unwrap_or(resource.version);
-    (resource.group, version)
+    let is_it = |group: &str, name: &str| resource.group == group && resource.name == name;
+    let older = STORED_OLDER.iter().find(|(group, name, _)| is_it(group, name)).map(|o| Str::from(o.2));
+    let preferred = || resources::all().iter().find(|r| is_it(&r.group, &r.name)).map(|r| r.version.clone());
+    let version = older.or_else(preferred).unwrap_or_else(|| resource.version.clone());
+    (resource.group.clone(), version)
 }
 
-/// Tells a client whether objects have to be stored anew after an upgrade; `None` for what is not stored.
+/// The hash by which clients detect that objects have to be migrated after an upgrade; `None` for resources that are
+/// not stored.
 fn storage_version_hash(resource: &Resource) -> Option<String> {
     if !resource.has_verb("watch") {
         return None;
     }
-    let (group, version) = storage_version(resource);
+    let (group, version) = match &resource.storage_version {
+        Some(version) => (resource.group.clone(), version.clone()),
+        None => storage_version(resource),
+    };
     let digest = Sha256::digest(format!("{group}/{version}/{}", resource.kind));
     Some(STANDARD.encode(&digest[..8]))
 }
@@ -272,21 +295,24 @@ fn storage_version_hash(resource: &Resource) -> Option<String> {
 fn in_version<'a>(served: &[&'a Resource], group: &str, version: &str) -> Vec<&'a Resource> {
     let mut found: Vec<&Resource> =
         served.iter().copied().filter(|r| r.group == group && r.version == version).collect();
-    found.sort_by_key(|r| r.name);
+    found.sort_by(|a, b| a.name.cmp(&b.name));
     found
 }
 
-fn by_name(subresources: &[Subresource]) -> Vec<&Subresource> {
-    let mut sorted: Vec<&Subresource> = subresources.iter().collect();
-    sorted.sort_by_key(|s| s.name);
+/// Subresources as they are listed: by name; `status` and `scale` of a custom resource in this order.
+fn in_order(resource: &Resource) -> Vec<&Subresource> {
+    let mut sorted: Vec<&Subresource> = resource.subresources.iter().collect();
+    if resource.storage_version.is_none() {
+        sorted.sort_by(|a, b| a.name.cmp(&b.name));
+    }
     sorted
 }
 
-fn strings(items: &[&str]) -> Vec<Value> {
-    items.iter().map(|item| Value::String(Str::new(item))).collect()
+fn strings(items: &[impl AsRef<str>]) -> Vec<Value> {
+    items.iter().map(|item| Value::String(Str::new(item.as_ref()))).collect()
 }
 
-fn insert_strings(map: &mut Map, key: &'static str, items: &[&str]) {
+fn insert_strings(map: &mut Map, key: &'static str, items: &[Str]) {
     if !items.is_empty() {
         map.insert(key, strings(items));
     }

@@ -1,28 +1,28 @@
-//! An object as it is stored and sent: JSON text with a known head and a known place for the revision.
+//! An object as it is stored and sent: JSON text with a known head and a known position of the revision.
 //!
 //! The text begins with kind and apiVersion, so that a list item (which has neither) is a slice of it; the
-//! place of `metadata.resourceVersion` is known, so that a revision can be spliced in without decoding.
+//! position of `metadata.resourceVersion` is known, so that a revision can be inserted without decoding.
 
 use std::cell::RefCell;
 
 use crate::json::{self, write_string};
 use crate::value::Value;
 
-/// The text of an object whose revision is still to be written.
+/// The text of an object without its revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Encoded {
     pub bytes: Vec<u8>,
-    /// Where the digits of the revision go: between the quotes of an empty `resourceVersion`.
+    /// The position of the revision's digits: between the quotes of an empty `resourceVersion`.
     pub revision_at: usize,
 }
 
-/// As many as a revision can have.
+/// Maximum number of digits of a revision.
 const REVISION_DIGITS: usize = 20;
-/// As much room for writing as a thread keeps.
+/// Maximum size of the buffer that a thread keeps.
 const KEPT_ROOM: usize = 64 << 10;
 
 thread_local! {
-    /// Where texts are written before it is known how long they are.
+    /// The buffer for texts of unknown length.
     static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -31,7 +31,7 @@ pub fn encode(object: &Value, kind: &str, api_version: &str) -> Encoded {
     ROOM.with_borrow_mut(|room| {
         room.clear();
         let revision_at = write(room, object, kind, api_version);
-        // It stays as long as the object: with room for the revision, and for nothing else.
+        // The bytes live as long as the object, so they have room for the revision and nothing else.
         let mut bytes = Vec::with_capacity(room.len() + REVISION_DIGITS);
         bytes.extend_from_slice(room);
         room.shrink_to(KEPT_ROOM);
@@ -39,7 +39,7 @@ pub fn encode(object: &Value, kind: &str, api_version: &str) -> Encoded {
     })
 }
 
-/// Writes an object; where its revision goes.
+/// Writes an object; returns the position of its revision.
 fn write(bytes: &mut Vec<u8>, object: &Value, kind: &str, api_version: &str) -> usize {
     head(bytes, kind, api_version);
     let mut revision_at = 0;
@@ -77,7 +77,7 @@ fn head(out: &mut Vec<u8>, kind: &str, api_version: &str) {
     write_string(out, api_version);
 }
 
-/// How long the head of an object of this kind is.
+/// The length of the head of an object of this kind.
 pub fn head_len(kind: &str, api_version: &str) -> usize {
     let mut out = Vec::with_capacity(64);
     head(&mut out, kind, api_version);

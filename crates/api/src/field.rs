@@ -1,7 +1,7 @@
 //! Paths to fields as error messages write them: `spec.containers[0].ports[1].name`, `metadata.labels[a/b]`.
 //!
-//! A path is a chain of steps on the stack, put into words only when there is something to say of it:
-//! walking a valid object costs nothing.
+//! A path is a chain of steps on the stack, formatted only when there is an error to report:
+//! walking a valid object allocates nothing.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ enum Step<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Where the object as a whole is meant.
+    /// The path of the object as a whole.
     pub const ROOT: Field<'static> = Field { parent: None, step: Step::Root };
 
     /// A field of the object itself.
@@ -30,17 +30,17 @@ impl<'a> Field<'a> {
         Field { parent: None, step: Step::Member(name) }
     }
 
-    /// A field of what is here.
+    /// A field of the value at this path.
     pub const fn child<'b>(&'b self, name: &'b str) -> Field<'b> {
         Field { parent: Some(self), step: Step::Member(name) }
     }
 
-    /// An item of the list that is here.
+    /// An item of the list at this path.
     pub const fn index(&self, index: usize) -> Field<'_> {
         Field { parent: Some(self), step: Step::Index(index) }
     }
 
-    /// An entry of the map that is here.
+    /// An entry of the map at this path.
     pub const fn key<'b>(&'b self, key: &'b str) -> Field<'b> {
         Field { parent: Some(self), step: Step::Key(key) }
     }

@@ -50,7 +50,7 @@ fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object.str_at(&["metadata", field]).unwrap_or_default()
 }
 
-/// The metadata of an object, made if there is none.
+/// The metadata of an object, created if there is none.
 pub fn of(object: &mut Value) -> &mut Map {
     object.make_object().entry("metadata").make_object()
 }

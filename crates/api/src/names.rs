@@ -1,8 +1,7 @@
-//! What names, labels and the rest of an object's metadata may look like, and what upstream says of those
-//! that do not.
+//! The formats of names, labels and other metadata, and upstream's errors for invalid ones.
 //!
-//! The functions named after a format return every complaint about a text, none if it is fine; the
-//! matchers (`is_…`) look at characters only, not at length. Nothing here allocates for a valid text.
+//! The functions named after a format return all errors of a text, none if it is valid; the
+//! matchers (`is_…`) check characters only, not the length. Nothing here allocates for a valid text.
 
 mod object_meta;
 #[cfg(test)]
@@ -17,7 +16,7 @@ pub use object_meta::{
 pub const LABEL_MAX_LENGTH: usize = 63;
 pub const SUBDOMAIN_MAX_LENGTH: usize = 253;
 
-/// How objects of a resource may be called.
+/// The rule for names of a resource's objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameRule {
     /// Most resources.
@@ -25,14 +24,14 @@ pub enum NameRule {
     DnsLabel,
     /// A label that starts with a letter.
     Dns1035Label,
-    /// Whatever fits between two slashes.
+    /// Any text that fits between two slashes.
     PathSegment,
     /// The resource checks its names itself.
     Any,
 }
 
 impl NameRule {
-    /// Complaints about a name.
+    /// The errors of a name.
     pub fn check(self, name: &str) -> Vec<String> {
         match self {
             NameRule::DnsSubdomain => dns1123_subdomain(name),
@@ -43,7 +42,7 @@ impl NameRule {
         }
     }
 
-    /// Complaints about the beginning of a name that will be completed (`generateName`).
+    /// The errors of a prefix that will be completed (`generateName`).
     pub fn check_prefix(self, prefix: &str) -> Vec<String> {
         match self {
             NameRule::PathSegment => path_segment_prefix(prefix),
@@ -52,7 +51,7 @@ impl NameRule {
     }
 }
 
-/// A trailing dash is fine in a prefix: it will not trail.
+/// A trailing dash is allowed in a prefix: it will not be the last character.
 fn mask_trailing_dash(prefix: &str) -> String {
     match prefix.strip_suffix('-') {
         Some(rest) if !rest.is_empty() => {
@@ -65,7 +64,7 @@ fn mask_trailing_dash(prefix: &str) -> String {
     }
 }
 
-/// Complaints about a namespace's name.
+/// The errors of a namespace's name.
 pub fn namespace_name(name: &str) -> Vec<String> {
     dns1123_label(name)
 }
@@ -74,7 +73,7 @@ fn is_lower_alphanumeric(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
-/// Only characters `inner` allows, the first and the last of which `ends` allows too.
+/// Returns true if all characters satisfy `inner`, and the first and the last also `ends`.
 fn is_enclosed(text: &str, ends: fn(u8) -> bool, inner: fn(u8) -> bool) -> bool {
     match text.as_bytes() {
         [] => false,
@@ -108,7 +107,7 @@ fn too_long(max: usize) -> String {
     format!("must be no more than {max} characters")
 }
 
-/// Labels count bytes, and say so.
+/// The length of labels is counted in bytes, which the message says.
 fn too_many_bytes(max: usize) -> String {
     format!("must be no more than {max} bytes")
 }
@@ -163,6 +162,34 @@ pub fn dns1123_label(text: &str) -> Vec<String> {
         )
     });
     errors
+}
+
+/// The same as `dns1123_label`, as a declared format: its messages count bytes.
+pub fn short_name(text: &str) -> Vec<String> {
+    if text.len() > LABEL_MAX_LENGTH {
+        return vec![too_many_bytes(LABEL_MAX_LENGTH)];
+    }
+    dns1123_label(text)
+}
+
+/// The same as `dns1123_subdomain`, as a declared format: its messages count bytes.
+pub fn long_name(text: &str) -> Vec<String> {
+    if text.len() > SUBDOMAIN_MAX_LENGTH {
+        return vec![too_many_bytes(SUBDOMAIN_MAX_LENGTH)];
+    }
+    dns1123_subdomain(text)
+}
+
+/// The same as `long_name`, in letters of any case.
+pub fn long_name_caseless(text: &str) -> Vec<String> {
+    if text.len() > SUBDOMAIN_MAX_LENGTH {
+        return vec![too_many_bytes(SUBDOMAIN_MAX_LENGTH)];
+    }
+    if is_dns1123_subdomain(&text.to_lowercase()) {
+        return Vec::new();
+    }
+    let why = "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
+    vec![regex_error(why, DNS1123_SUBDOMAIN_REGEX, &["Example.com"])]
 }
 
 pub fn dns1123_subdomain(text: &str) -> Vec<String> {

@@ -1,15 +1,15 @@
-//! Where a pod may be: what it requires of nodes, and which of their taints it puts up with.
+//! Node selection by pods: node selectors, required node affinity, tolerations of taints.
 
 use crate::{Map, Str, Value};
 
-/// What pods can ask of a node.
+/// The properties of a node that pods can select.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
     pub name: &'a str,
     pub labels: &'a Map,
 }
 
-/// Whether a node is what a pod's node selector and required node affinity ask for.
+/// Returns true if a node satisfies a pod's node selector and required node affinity.
 pub fn is_required(spec: &Value, node: Place<'_>) -> bool {
     let selector = spec.get("nodeSelector").and_then(Value::as_object);
     if !selector.is_none_or(|wanted| wanted.iter().all(|(key, value)| node.labels.get(key) == Some(value))) {
@@ -24,13 +24,13 @@ fn fits(term: &Value, node: Place<'_>) -> bool {
     let expressions = term.items_at(&["matchExpressions"]);
     let fields = term.items_at(&["matchFields"]);
     let named: Map = [(Str::new_static("metadata.name"), Value::from(node.name))].into_iter().collect();
-    // A term without requirements is no node's.
+    // A term without requirements matches no node.
     !(expressions.is_empty() && fields.is_empty())
-        && expressions.iter().all(|requirement| meets(requirement, node.labels))
-        && fields.iter().all(|requirement| meets(requirement, &named))
+        && expressions.iter().all(|requirement| satisfies(requirement, node.labels))
+        && fields.iter().all(|requirement| satisfies(requirement, &named))
 }
 
-fn meets(requirement: &Value, labels: &Map) -> bool {
+fn satisfies(requirement: &Value, labels: &Map) -> bool {
     let has = requirement.str_at(&["key"]).and_then(|key| labels.get(key)).and_then(Value::as_str);
     let values = requirement.items_at(&["values"]);
     let listed = has.is_some_and(|has| values.iter().any(|value| value.as_str() == Some(has)));
@@ -49,7 +49,7 @@ fn meets(requirement: &Value, labels: &Map) -> bool {
     }
 }
 
-/// Whether a pod puts up with every taint of these effects.
+/// Returns true if the tolerations cover every taint of these effects.
 pub fn tolerates(tolerations: &[Value], taints: &[Value], effects: &[&str]) -> bool {
     taints
         .iter()
@@ -57,7 +57,7 @@ pub fn tolerates(tolerations: &[Value], taints: &[Value], effects: &[&str]) -> b
         .all(|taint| tolerations.iter().any(|toleration| covers(toleration, taint)))
 }
 
-/// Whether a toleration puts up with a taint.
+/// Returns true if a toleration covers a taint.
 pub fn covers(toleration: &Value, taint: &Value) -> bool {
     fn text<'a>(value: &'a Value, key: &str) -> &'a str {
         value.str_at(&[key]).unwrap_or_default()

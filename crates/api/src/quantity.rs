@@ -1,8 +1,8 @@
 //! Quantities: `100m`, `1.5Gi`, `1e3`.
 //!
-//! A quantity is a decimal number and the notation it was written in. It is never finer than a
-//! billionth: parsing rounds up, so that who asks for a little gets a little. Spelling follows upstream to
-//! the letter, quirks included (a text that is canonical enough is kept as it was written).
+//! A quantity is a decimal number and its notation. It is never finer than a
+//! billionth: parsing rounds up, so that a small request is not zero. Formatting follows upstream
+//! exactly, quirks included (a text that is canonical enough is kept as it was written).
 //!
 //! Numbers hold 38 digits; upstream's are unbounded. Beyond that, sums lose their lowest digits.
 
@@ -15,7 +15,7 @@ use std::fmt;
 
 use crate::value::Str;
 
-/// How a quantity was written, and so how it is shown.
+/// The notation of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// `12e6`
@@ -26,7 +26,7 @@ pub enum Format {
     DecimalSi,
 }
 
-/// Text that is no quantity.
+/// The error of a text that is not a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
@@ -45,11 +45,11 @@ pub struct Quantity {
     format: Format,
 }
 
-/// The one spelling upstream gives a quantity.
+/// Upstream's canonical form of a quantity.
 pub fn canonical(text: &str) -> Result<Str, String> {
     let text = text.trim();
-    let (quantity, keeps_its_text) = parse::parse(text).map_err(|error| error.to_string())?;
-    Ok(if keeps_its_text { Str::new(text) } else { quantity.to_str() })
+    let parsed = parse::parse(text).map_err(|error| error.to_string())?;
+    Ok(if parsed.canonical { Str::new(text) } else { parsed.quantity.to_str() })
 }
 
 impl Quantity {
@@ -69,7 +69,18 @@ impl Quantity {
     }
 
     pub fn parse(text: &str) -> Result<Quantity, QuantityError> {
-        parse::parse(text.trim()).map(|(quantity, _)| quantity)
+        parse::parse(text.trim()).map(|parsed| parsed.quantity)
+    }
+
+    /// Parses a text without surrounding spaces. The flag is true if upstream holds the number as a 64-bit integer
+    /// and a power of ten (`parts`); it converts only such numbers to integers.
+    pub fn parse_sized(text: &str) -> Result<(Quantity, bool), QuantityError> {
+        parse::parse(text).map(|parsed| (parsed.quantity, parsed.small))
+    }
+
+    /// Mantissa and exponent of ten.
+    pub fn parts(&self) -> (i128, i32) {
+        (self.mantissa, self.scale)
     }
 
     pub fn format(&self) -> Format {
@@ -112,7 +123,7 @@ impl Quantity {
         self.mantissa as f64 * 10f64.powi(self.scale)
     }
 
-    /// Adds; a zero takes on the notation of what is added.
+    /// Adds; a zero takes the notation of the other quantity.
     pub fn add(&mut self, other: Quantity) {
         if self.is_zero() {
             self.format = other.format;
@@ -137,12 +148,12 @@ impl Quantity {
         Quantity { mantissa: self.mantissa.saturating_mul(factor.into()), ..self }
     }
 
-    /// The canonical spelling.
+    /// The canonical form.
     pub fn to_str(&self) -> Str {
         self.to_string().into()
     }
 
-    /// Whether binary notation shows the number as it is.
+    /// The number for binary notation, if that is exact.
     fn whole_binary(&self) -> Option<i128> {
         let (whole, exact) = rescale(self.mantissa, self.scale, 0)?;
         (exact && whole.abs() >= 1024).then_some(whole)
@@ -238,14 +249,18 @@ fn rescale(mantissa: i128, from: i32, to: i32) -> Option<(i128, bool)> {
     Some((quotient + rest.signum(), rest == 0))
 }
 
-/// Both numbers at one scale: the finer one, if they fit.
+/// Both numbers at one scale: the finer one, or the finest at which the coarser number fits. The other number is then
+/// rounded away from zero.
 fn align(a: i128, a_scale: i32, b: i128, b_scale: i32) -> (i128, i128, i32) {
     if a_scale < b_scale {
         let (b, a, scale) = align(b, b_scale, a, a_scale);
         return (a, b, scale);
     }
-    match rescale(a, a_scale, b_scale) {
-        Some((a, _)) => (a, b, b_scale),
-        None => (a, rescale(b, b_scale, a_scale).map_or(b.signum(), |(b, _)| b), a_scale),
+    let (mut a, mut scale) = (a, a_scale);
+    while scale > b_scale
+        && let Some(finer) = a.checked_mul(10)
+    {
+        (a, scale) = (finer, scale - 1);
     }
+    (a, rescale(b, b_scale, scale).map_or(b.signum(), |(b, _)| b), scale)
 }

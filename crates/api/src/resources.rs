@@ -1,45 +1,48 @@
-//! Every built-in resource: group, version, names, scope, verbs and subresources, in discovery order.
+//! Resources: group, version, names, scope, verbs and subresources.
 //!
-//! Read once from `schema/resources.tsv`. A resource with several versions has several rows; which row
-//! is the stored form is the registry's business.
+//! The built-in ones are read once from `schema/resources.tsv`, in discovery order; custom resources are made from
+//! their definitions. A resource with several versions has several rows; the registry defines the stored version.
 
 use std::sync::OnceLock;
 
 use crate::schema::{self, StructRef};
+use crate::value::Str;
 
 #[derive(Debug, Clone)]
 pub struct Resource {
-    pub group: &'static str,
-    pub version: &'static str,
+    pub group: Str,
+    pub version: Str,
     /// Plural, as in URLs.
-    pub name: &'static str,
-    pub singular: &'static str,
-    pub kind: &'static str,
+    pub name: Str,
+    pub singular: Str,
+    pub kind: Str,
     pub namespaced: bool,
-    pub short_names: Vec<&'static str>,
-    pub categories: Vec<&'static str>,
+    pub short_names: Vec<Str>,
+    pub categories: Vec<Str>,
     pub verbs: Vec<&'static str>,
     pub subresources: Vec<Subresource>,
+    /// The stored version of a custom resource.
+    pub storage_version: Option<Str>,
 }
 
 #[derive(Debug, Clone)]
 pub struct Subresource {
-    pub name: &'static str,
+    pub name: Str,
     /// Group and version of the kind, where they differ from the resource's own.
     pub group_version: Option<(&'static str, &'static str)>,
-    pub kind: &'static str,
+    pub kind: Str,
     pub verbs: Vec<&'static str>,
 }
 
 impl Resource {
     /// `v1`, `apps/v1`.
     pub fn api_version(&self) -> String {
-        api_version(self.group, self.version)
+        api_version(&self.group, &self.version)
     }
 
-    /// `pods`, `deployments.apps`: how errors name a resource.
+    /// `pods`, `deployments.apps`: the name of a resource in errors.
     pub fn qualified(&self) -> String {
-        if self.group.is_empty() { self.name.to_owned() } else { format!("{}.{}", self.name, self.group) }
+        if self.group.is_empty() { self.name.to_string() } else { format!("{}.{}", self.name, self.group) }
     }
 
     pub fn has_verb(&self, verb: &str) -> bool {
@@ -50,17 +53,17 @@ impl Resource {
         self.subresources.iter().find(|s| s.name == name)
     }
 
-    /// Whether this version is served unless asked for.
+    /// True if this version is served by default.
     pub fn stable(&self) -> bool {
-        is_stable(self.version)
+        is_stable(&self.version)
     }
 
     pub fn schema(&self) -> Option<StructRef> {
-        schema_of(self.group, self.version, self.kind)
+        schema_of(&self.group, &self.version, &self.kind)
     }
 }
 
-/// Whether a version is GA: neither alpha nor beta.
+/// Returns true if a version is GA: neither alpha nor beta.
 pub fn is_stable(version: &str) -> bool {
     !version.contains("alpha") && !version.contains("beta")
 }
@@ -98,6 +101,11 @@ pub fn package_of(group: &str) -> &str {
     }
 }
 
+/// The package of a kind's type in upstream's internal version.
+pub fn internal_package_of<'g>(group: &'g str, kind: &str) -> &'g str {
+    if kind == "Event" { "core" } else { package_of(group) }
+}
+
 /// All rows of the table.
 pub fn all() -> &'static [Resource] {
     static ALL: OnceLock<Vec<Resource>> = OnceLock::new();
@@ -107,18 +115,19 @@ pub fn all() -> &'static [Resource] {
 fn row(line: &'static str) -> Resource {
     let mut columns = line.split('\t');
     let mut next = || columns.next().unwrap_or_default();
-    let list = |text: &'static str| text.split(',').filter(|s| !s.is_empty()).collect::<Vec<_>>();
+    let list = |text: &'static str| text.split(',').filter(|s| !s.is_empty());
     Resource {
-        group: next(),
-        version: next(),
-        name: next(),
-        singular: next(),
-        kind: next(),
+        group: next().into(),
+        version: next().into(),
+        name: next().into(),
+        singular: next().into(),
+        kind: next().into(),
         namespaced: next() == "Namespaced",
-        short_names: list(next()),
-        categories: list(next()),
-        verbs: list(next()),
+        short_names: list(next()).map(Str::from).collect(),
+        categories: list(next()).map(Str::from).collect(),
+        verbs: list(next()).collect(),
         subresources: next().split(' ').filter(|s| !s.is_empty()).map(subresource).collect(),
+        storage_version: None,
     }
 }
 
@@ -130,7 +139,7 @@ fn subresource(text: &'static str) -> Subresource {
         Some((gv, kind)) => (Some(split_api_version(gv)), kind),
         None => (None, kind),
     };
-    Subresource { name, group_version, kind, verbs: verbs.split('+').collect() }
+    Subresource { name: name.into(), group_version, kind: kind.into(), verbs: verbs.split('+').collect() }
 }
 
 #[cfg(test)]
@@ -150,7 +159,7 @@ mod tests {
         let pods = all().iter().find(|r| r.name == "pods").unwrap();
         assert!(pods.namespaced && pods.has_verb("watch"));
         let eviction = pods.subresource("eviction").unwrap();
-        assert_eq!((eviction.group_version, eviction.kind), (Some(("policy", "v1")), "Eviction"));
+        assert_eq!((eviction.group_version, eviction.kind.as_str()), (Some(("policy", "v1")), "Eviction"));
         let roles = all().iter().find(|r| r.name == "clusterroles").unwrap();
         assert_eq!(roles.qualified(), "clusterroles.rbac.authorization.k8s.io");
     }

@@ -1,8 +1,8 @@
-//! Schedules in Cron's notation: five fields, or a word for common ones, perhaps after a time zone. What is wrong
-//! with one is told in upstream's words.
+//! Schedules in Cron's notation: five fields, or a word for common ones, optionally after a time zone. Errors have
+//! upstream's texts.
 //!
-//! Times are those a clock on the wall of the time zone shows: what it leaps over in spring does not happen, what
-//! it shows twice in autumn happens twice.
+//! Times are local times of the time zone: a time that is skipped in spring does not occur, one that is
+//! repeated in autumn occurs twice.
 
 mod durations;
 
@@ -12,11 +12,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::status::quoted;
 
-/// What a field of a schedule may hold.
+/// The allowed values of a field of a schedule.
 struct Bounds {
     min: u64,
     max: u64,
-    /// Words for numbers, from the least.
+    /// Names for numbers, from the least.
     names: &'static [&'static str],
 }
 
@@ -35,15 +35,15 @@ const FIELDS: [Bounds; 5] = [
 /// Names of the time zone database, in byte order.
 const TIME_ZONES: &str = include_str!("schedule/time_zones.txt");
 
-/// Nothing that is due is due later than this.
+/// Maximum number of years until the next time of a schedule.
 const MOST_YEARS: i16 = 5;
 
-/// Whether there is a time zone of this name.
+/// Returns true if there is a time zone of this name.
 pub fn is_time_zone(name: &str) -> bool {
     matches!(name, "UTC" | "Local") || TIME_ZONES.lines().any(|zone| zone == name)
 }
 
-/// The time zone of a name. There is none where the machine is: nobody here knows.
+/// The time zone of a name. `Local` is unknown: there is no local time zone here.
 pub fn time_zone(name: &str) -> Option<TimeZone> {
     match name {
         "" | "UTC" => Some(TimeZone::UTC),
@@ -52,12 +52,12 @@ pub fn time_zone(name: &str) -> Option<TimeZone> {
     }
 }
 
-/// When something is due.
+/// A parsed schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Schedule {
     /// At these times, in this time zone if it names one.
     At(Times, Option<TimeZone>),
-    /// Again after this long.
+    /// In intervals of this duration.
     Every(SignedDuration),
 }
 
@@ -65,11 +65,11 @@ pub enum Schedule {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Times([Values; 5]);
 
-/// The numbers of a field.
+/// The values of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Values {
     bits: u64,
-    /// Whether that is written as all there are.
+    /// True if the field is `*`.
     all: bool,
 }
 
@@ -80,7 +80,7 @@ impl Values {
 }
 
 impl Schedule {
-    /// Reads a schedule that is not empty.
+    /// Parses a schedule that is not empty.
     pub fn parse(schedule: &str) -> Result<Schedule, String> {
         let (schedule, zone) =
             match schedule.strip_prefix("TZ=").or_else(|| schedule.strip_prefix("CRON_TZ=")) {
@@ -102,7 +102,7 @@ impl Schedule {
         Ok(Schedule::At(Times(times), zone))
     }
 
-    /// The same in a time zone, unless it names one itself.
+    /// The same schedule in a time zone, unless it names one itself.
     #[must_use]
     pub fn in_zone(self, zone: TimeZone) -> Schedule {
         match self {
@@ -111,7 +111,7 @@ impl Schedule {
         }
     }
 
-    /// When it is due next, if ever. A schedule without a time zone is one of the place it is asked at.
+    /// The next time after a time, if any. A schedule without a time zone is in that of `here`.
     pub fn next(&self, after: Timestamp, here: &TimeZone) -> Option<Timestamp> {
         let whole = Timestamp::from_second(after.as_second()).ok()?;
         match self {
@@ -125,7 +125,7 @@ impl Schedule {
 }
 
 impl Times {
-    /// The first time that fits, from a time on: in strides as long as nothing can have fitted in between.
+    /// Returns the first matching time at or after `at`. Skips months, days and hours that cannot match.
     fn first_from(&self, mut at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let Times([minutes, hours, _, months, _]) = self;
         let last_year = zone.to_datetime(at).year().saturating_add(MOST_YEARS);
@@ -150,7 +150,7 @@ impl Times {
         }
     }
 
-    /// Days of the month and of the week both have to fit only if one of them is all there are.
+    /// A day must match both the day of the month and the day of the week only if one of them is `*`.
     fn holds_day(&self, at: DateTime) -> bool {
         let Times([_, _, of_month, _, of_week]) = self;
         let in_month = of_month.holds(at.day());
@@ -159,7 +159,7 @@ impl Times {
     }
 }
 
-/// When a clock first shows a time, or what it leaps to instead.
+/// The first moment of a local time, or of the time that it is skipped to.
 fn start_of(shown: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     zone.to_ambiguous_timestamp(shown).compatible().ok()
 }
@@ -226,7 +226,7 @@ fn parse_range(range: &str, bounds: &Bounds) -> Result<Values, String> {
     if steps.next().is_some() {
         return Err(format!("too many slashes: {range}"));
     }
-    // A single number with a step goes on to the end.
+    // A single number with a step extends to the end.
     if step.is_some() && high.is_none() {
         end = bounds.max;
     }

@@ -1,21 +1,21 @@
-//! Errors as Kubernetes says them: `metav1.Status` with upstream's reasons, codes and wording, and the
-//! field errors that make up an `Invalid` one.
+//! Errors of the Kubernetes API: `metav1.Status` with upstream's reasons, codes and wording, and the
+//! field errors of an `Invalid` one.
 
 use std::collections::HashSet;
 use std::fmt;
 
 use crate::value::{Map, Str, Value};
 
-/// A refusal, ready to be sent.
+/// An error response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
     pub code: u16,
     pub reason: &'static str,
     pub message: String,
     pub details: Details,
-    /// Where an expired list may go on, inconsistently.
+    /// The token with which an expired list can continue, inconsistently.
     pub continue_token: String,
-    /// What the HTTP layer says before anybody looked at an object has details, with nothing in them.
+    /// True for errors of the HTTP layer, which have empty details.
     is_generic: bool,
 }
 
@@ -36,7 +36,7 @@ pub struct Cause {
     pub field: String,
 }
 
-/// What refusals are about, in one word.
+/// The reasons of errors.
 const REASONS: [&str; 20] = [
     "BadRequest",
     "Unauthorized",
@@ -118,7 +118,7 @@ impl Status {
         Status::new(404, "NotFound", message).about(group, resource, name)
     }
 
-    /// A path that leads nowhere.
+    /// An unknown path.
     pub fn unknown_path() -> Status {
         Status::generic(404, "NotFound", "the server could not find the requested resource")
     }
@@ -129,7 +129,7 @@ impl Status {
         Status::new(405, "MethodNotAllowed", message).about(group, resource, "")
     }
 
-    /// An HTTP method a path does not take.
+    /// An HTTP method that a path does not support.
     pub fn method_not_allowed() -> Status {
         Status::generic(
             405,
@@ -143,18 +143,18 @@ impl Status {
         Status::new(406, "NotAcceptable", message)
     }
 
-    /// A view that does not fit what is shown.
+    /// A requested view that the resource does not have.
     pub fn unfit_view(message: impl Into<String>) -> Status {
         Status::new(406, "NotAcceptable", message)
     }
 
-    /// Nothing the client accepts is served at all.
+    /// The client accepts none of the served media types.
     pub fn no_representation(served: &[&str]) -> Status {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {}", served.join(", "));
         Status::generic(406, "NotAcceptable", message)
     }
 
-    /// A patch of no known kind.
+    /// An unknown patch format.
     pub fn unsupported_patch() -> Status {
         Status::generic(415, "UnsupportedMediaType", "415: Unsupported Media Type")
     }
@@ -188,7 +188,7 @@ impl Status {
         Status::new(409, "Conflict", message).about(group, resource, name)
     }
 
-    /// Optimistic locking failed.
+    /// A conflict of optimistic locking.
     pub fn stale(group: &str, resource: &str, name: &str) -> Status {
         Status::conflict(
             group,
@@ -208,7 +208,7 @@ impl Status {
         Status::new(410, "Gone", message)
     }
 
-    /// History is compacted past what was asked for.
+    /// The requested revision is compacted.
     pub fn expired(message: impl Into<String>) -> Status {
         Status::new(410, "Expired", message)
     }
@@ -228,13 +228,13 @@ impl Status {
         status
     }
 
-    /// A request that is well-formed but does not apply; upstream does not say why.
+    /// A well-formed request that cannot be processed; upstream does not say why.
     pub fn unprocessable() -> Status {
         let message = "the server rejected our request due to an error in our request";
         Status::generic(422, "Invalid", message)
     }
 
-    /// An error that has no status of its own.
+    /// An error without a status of its own.
     pub fn unclassified(message: impl Into<String>) -> Status {
         Status::new(500, "", message)
     }
@@ -252,7 +252,7 @@ impl Status {
         status
     }
 
-    /// An error upstream passes on without a reason of its own.
+    /// An error that upstream returns without a reason of its own.
     pub fn unexplained(message: impl Into<String>) -> Status {
         Status::new(500, "", message)
     }
@@ -267,7 +267,7 @@ impl Status {
         status
     }
 
-    /// A resourceVersion newer than anything there is; clients recognise the cause.
+    /// A resourceVersion newer than the current one; clients recognise the cause.
     pub fn too_large_resource_version(requested: u64, current: u64) -> Status {
         let mut status =
             Status::timeout(format!("Too large resource version: {requested}, current: {current}"), 1);
@@ -279,7 +279,7 @@ impl Status {
         status
     }
 
-    /// Reads a refusal another server sent.
+    /// Decodes the error response of another server.
     pub fn from_value(value: &Value) -> Status {
         let text = |path: &[&str]| value.str_at(path).unwrap_or_default().to_owned();
         let known = REASONS.iter().find(|reason| value.str_at(&["reason"]) == Some(**reason));
@@ -364,7 +364,7 @@ impl Cause {
     }
 }
 
-/// A success, as deletes and some subresources answer.
+/// A success, as deletes and some subresources return it.
 pub fn success(details: Option<Details>) -> Value {
     let mut map = Map::new();
     map.insert("apiVersion", "v1");
@@ -377,19 +377,19 @@ pub fn success(details: Option<Details>) -> Value {
     Value::Object(map)
 }
 
-/// The success of a subresource that created something.
+/// The success of a subresource that created an object.
 pub fn created() -> Value {
     let mut status = success(None);
     status.set(&["code"], 201);
     status
 }
 
-/// One thing wrong with one field.
+/// One error of one field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldError {
     pub kind: FieldErrorKind,
     pub field: String,
-    /// The offending value as upstream prints it, where it prints one.
+    /// The invalid value as upstream prints it, where it prints one.
     pub bad_value: Option<String>,
     pub detail: String,
 }
@@ -449,11 +449,20 @@ impl FieldError {
     }
 }
 
-/// Once a list says this much, in bytes, further errors are not listed. The first always is.
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.field.as_str() {
+            "" => f.write_str(&self.body()),
+            field => write!(f, "{field}: {}", self.body()),
+        }
+    }
+}
+
+/// Maximum size of the listed errors in bytes; the first error is always listed.
 const MAX_ERROR_BYTES: usize = 256 * 1024;
 
-/// Everything wrong with an object, as far as a client can be expected to read it: the errors of an object are
-/// as many as its fields, and each may show a value as large as the object.
+/// The errors of an object, up to a size that a client can be expected to read: there may be as many errors
+/// as fields, and each may show a value as large as the object.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ErrorList(pub Vec<FieldError>, usize);
 
@@ -466,7 +475,7 @@ impl ErrorList {
         self.0.is_empty()
     }
 
-    /// Whether nothing more is listed: then nothing is put into words either.
+    /// Returns true if no more errors are listed: then none is formatted either.
     pub fn is_full(&self) -> bool {
         self.1 > MAX_ERROR_BYTES && !self.0.is_empty()
     }
@@ -483,7 +492,7 @@ impl ErrorList {
         }
     }
 
-    /// Adds an error that is already in words.
+    /// Adds a formatted error.
     pub fn add(&mut self, error: FieldError) {
         if !self.is_full() {
             self.1 +=
@@ -508,7 +517,7 @@ impl ErrorList {
         self.push(FieldErrorKind::Duplicate, field, || Some(shown(bad)), "");
     }
 
-    /// `Duplicate` for a value that upstream does not show as its JSON form.
+    /// `Duplicate` for a value that upstream does not print as JSON.
     pub fn duplicate_shown(&mut self, field: impl Into<String>, shown: impl Into<String>) {
         self.push(FieldErrorKind::Duplicate, field, || Some(shown.into()), "");
     }
@@ -517,7 +526,7 @@ impl ErrorList {
         self.push(FieldErrorKind::NotFound, field, || Some(shown(bad)), "");
     }
 
-    /// `Invalid` for a value that upstream does not show as its JSON form.
+    /// `Invalid` for a value that upstream does not print as JSON.
     pub fn invalid_shown(
         &mut self,
         field: impl Into<String>,
@@ -567,7 +576,7 @@ impl ErrorList {
         }
     }
 
-    /// `NotSupported` for a value that upstream does not show as its JSON form.
+    /// `NotSupported` for a value that upstream does not print as JSON.
     pub fn not_supported_shown(
         &mut self,
         field: impl Into<String>,
@@ -584,14 +593,18 @@ impl ErrorList {
         self.0.iter().map(FieldError::cause).collect()
     }
 
+    /// Removes errors that repeat an earlier one.
+    pub fn dedup(&mut self) {
+        if self.0.len() > 1 {
+            let mut seen = HashSet::new();
+            self.0.retain(|error| seen.insert(error.to_string()));
+        }
+    }
+
     /// One line for all, each error once: bare when there is one, bracketed when there are more.
     pub fn summary(&self) -> String {
-        let line = |error: &FieldError| match error.field.as_str() {
-            "" => error.body(),
-            field => format!("{field}: {}", error.body()),
-        };
         let mut seen = HashSet::new();
-        let mut lines: Vec<String> = self.0.iter().map(line).collect();
+        let mut lines: Vec<String> = self.0.iter().map(FieldError::to_string).collect();
         lines.retain(|line| seen.insert(line.clone()));
         match lines.len() {
             1 => lines.remove(0),
@@ -627,11 +640,12 @@ pub fn quoted(text: &str) -> String {
     out + "\""
 }
 
-/// A value as Go's `%#v`/`%q` show it in field errors.
-fn shown(value: &Value) -> String {
+/// A value as field errors show it.
+pub fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),
-        other => crate::json::write_to_string(other),
+        Value::Float(number) => crate::go::float(*number),
+        other => crate::go::json(other),
     }
 }
 
@@ -640,7 +654,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_full_of_errors_is_told_of_some() {
+    fn the_listed_errors_of_an_object_are_bounded() {
         let list = Value::Array(vec![Value::from("x".repeat(1000)); 100]);
         let mut errors = ErrorList::new();
         for i in 0..10_000 {
@@ -648,7 +662,7 @@ mod tests {
         }
         assert_eq!(errors.0.len(), 3);
         assert!(errors.summary().len() < 2 * MAX_ERROR_BYTES);
-        // What was cleared can be refused again.
+        // A cleared error can be added again.
         errors.0.clear();
         errors.required("a", "");
         assert!(!errors.is_empty());

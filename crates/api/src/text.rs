@@ -1,13 +1,13 @@
-//! Text, as objects hold it: up to 23 bytes where it stands, shared beyond. Cheap to clone.
+//! The text type of objects: up to 23 bytes inline, shared beyond. Cheap to clone.
 //!
-//! Three words. Of a short text they are its bytes, zeros, and its length in the last byte; of any other, the
-//! address and length of its bytes, and in the last byte whom they belong to. What is short is never kept
-//! elsewhere, so two short texts are equal exactly if their words are. Everything is made in registers and moved
-//! by words: bytes written one way and read another make the processor wait, which is where the time of reading
-//! and copying objects went before.
+//! Three words. Those of a short text are its bytes, zeros, and its length in the last byte; those of any other, the
+//! address and length of its bytes, and their owner in the last byte. A short text is always inline,
+//! so two short texts are equal exactly if their words are. All words are computed in registers and moved
+//! as words: bytes that are written in one width and read in another stall the processor, which dominated the time of
+//! decoding and copying objects before.
 //!
-//! The few unsafe lines of this crate are here, and rest on one thing: words that say `SHARED` or `STATIC` were
-//! made by `Str::long`.
+//! The few unsafe lines of this crate are here, and rely on one invariant: words with the tag `SHARED` or `STATIC` were
+//! created by `Str::long`.
 
 use std::borrow::{Borrow, Cow};
 use std::cmp::Ordering;
@@ -16,22 +16,23 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// As many bytes as need no memory of their own.
+/// Maximum length of an inline text.
 const SHORT: usize = 23;
-/// What the last byte says of a text that is not short. Its bytes are an `Arc<str>`'s, of which this has a share.
+/// The tag in the last byte of a text that is not short: its bytes belong to an `Arc<str>`, of which it holds a
+/// reference.
 const SHARED: u8 = 0xff;
-/// Its bytes are there for ever.
+/// The tag of a text with static bytes.
 const STATIC: u8 = 0xfe;
 
 #[repr(C)]
 pub struct Str {
     first: First,
-    /// These and the first are in the order of bytes in memory, whatever the machine's.
+    /// These and the first are in the order of bytes in memory, whatever the machine's byte order.
     second: u64,
     third: u64,
 }
 
-/// The first eight bytes of a short text, or where the bytes of a long one are.
+/// The first eight bytes of a short text, or the address of a long one.
 #[derive(Clone, Copy)]
 #[repr(C)]
 union First {
@@ -39,7 +40,7 @@ union First {
     at: *const u8,
 }
 
-// SAFETY: whatever is pointed to is an `Arc<str>`'s or a `&'static str`'s, which can be sent.
+// SAFETY: the target belongs to an `Arc<str>` or is a `&'static str`, which can be sent.
 unsafe impl Send for Str {}
 // SAFETY: as above; both can be shared.
 unsafe impl Sync for Str {}
@@ -52,7 +53,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 /// A text that is short.
 fn short(text: &[u8]) -> Option<Str> {
     let length = text.len();
-    // Two words that overlap carry whatever is as long as one to two of them: what stands in both is shifted out
+    // Two overlapping words cover any length of one to two words: the bytes that are in both are shifted out
     // of the second.
     let (first, second, third) = match length {
         16..=SHORT => {
@@ -73,7 +74,7 @@ fn short(text: &[u8]) -> Option<Str> {
     Some(Str::of_words(first, second, third | (length as u64) << 56))
 }
 
-/// Whether two texts of the same, small length are equal: two overlapping words decide without a call.
+/// Returns true if two texts of the same, small length are equal: two overlapping words decide without a call.
 fn same(a: &[u8], b: &[u8]) -> bool {
     fn ends_agree<const N: usize>(a: &[u8], b: &[u8]) -> bool {
         a.first_chunk::<N>() == b.first_chunk::<N>() && a.last_chunk::<N>() == b.last_chunk::<N>()
@@ -112,7 +113,7 @@ impl Str {
         Str { first: First { bytes: first.to_le() }, second: second.to_le(), third: third.to_le() }
     }
 
-    /// Of a text that is not short.
+    /// A text that is not short.
     fn shared(text: Arc<str>) -> Str {
         let length = text.len();
         Str::long(Arc::into_raw(text).cast(), length, SHARED)
@@ -122,7 +123,7 @@ impl Str {
         Str { first: First { at }, second: length as u64, third: ((owner as u64) << 56).to_le() }
     }
 
-    /// The last byte: a length, or an owner.
+    /// The last byte: a length, or a tag.
     fn tag(&self) -> u8 {
         (u64::from_le(self.third) >> 56) as u8
     }
@@ -137,9 +138,9 @@ impl Str {
         [unsafe { self.first.bytes }, self.second, self.third]
     }
 
-    /// The bytes of a long text, as `long` was given them.
-    fn far(&self) -> *const str {
-        // SAFETY: this is only asked of what `long` made.
+    /// The bytes of a long text, as `long` received them.
+    fn long_text(&self) -> *const str {
+        // SAFETY: only called for texts that `long` created.
         let at = unsafe { self.first.at };
         std::ptr::slice_from_raw_parts(at, self.second as usize) as *const str
     }
@@ -148,14 +149,14 @@ impl Str {
         let tag = usize::from(self.tag());
         let text = match tag <= SHORT {
             true => std::ptr::slice_from_raw_parts((&raw const *self).cast::<u8>(), tag) as *const str,
-            false => self.far(),
+            false => self.long_text(),
         };
-        // SAFETY: a short text's bytes stand in the words, as many as the last byte says; a long one's are shared
-        // or there for ever. All of them came out of a `str`.
+        // SAFETY: a short text's bytes are in the words, as many as the last byte says; a long one's are shared
+        // or static. All of them came from a `str`.
         unsafe { &*text }
     }
 
-    /// Whether this is that text. Most of what is asked for is told apart by its length alone.
+    /// Returns true if this equals the text. Most comparisons are decided by the length alone.
     pub(crate) fn is(&self, text: &str) -> bool {
         match self.is_short() {
             true => usize::from(self.tag()) == text.len() && same(self.as_bytes(), text.as_bytes()),
@@ -167,9 +168,9 @@ impl Str {
 impl Clone for Str {
     fn clone(&self) -> Str {
         if self.tag() == SHARED {
-            // SAFETY: the address is that of an `Arc<str>` of which this has a share.
+            // SAFETY: the address is that of an `Arc<str>` of which this holds a reference.
             unsafe {
-                Arc::increment_strong_count(self.far());
+                Arc::increment_strong_count(self.long_text());
             }
         }
         Str { first: self.first, second: self.second, third: self.third }
@@ -179,9 +180,9 @@ impl Clone for Str {
 impl Drop for Str {
     fn drop(&mut self) {
         if self.tag() == SHARED {
-            // SAFETY: the address is that of an `Arc<str>`; this gives its share back, and is gone.
+            // SAFETY: the address is that of an `Arc<str>`; this releases its reference, and is gone.
             unsafe {
-                Arc::decrement_strong_count(self.far());
+                Arc::decrement_strong_count(self.long_text());
             }
         }
     }
@@ -222,7 +223,7 @@ impl Default for Str {
 impl PartialEq for Str {
     fn eq(&self, other: &Str) -> bool {
         match self.is_short() {
-            // Only a short text ends like one.
+            // Only a short text has such a last word.
             true => self.third == other.third && self.words() == other.words(),
             false => !other.is_short() && self.as_str() == other.as_str(),
         }
@@ -234,7 +235,7 @@ impl Eq for Str {}
 impl Ord for Str {
     fn cmp(&self, other: &Str) -> Ordering {
         match self.is_short() && other.is_short() {
-            // The length comes last: it decides where one is the other and zeros.
+            // The length comes last: it decides where one text is the other and zeros.
             true => self.words().map(u64::from_be).cmp(&other.words().map(u64::from_be)),
             false => self.as_str().cmp(other.as_str()),
         }
@@ -347,7 +348,7 @@ impl PartialEq<Str> for String {
 mod tests {
     use super::*;
 
-    /// Texts of every length around the border, with equal beginnings, zeros and more than one byte a letter.
+    /// Texts of every length around the limit, with equal beginnings, zeros and multi-byte characters.
     fn texts() -> Vec<String> {
         let mut texts: Vec<String> = Vec::new();
         for length in 0..40 {

@@ -1,4 +1,4 @@
-//! Kubernetes' two notions of time on the wire: `Time` with seconds and `MicroTime` with microseconds,
+//! The two time formats of Kubernetes: `Time` with seconds and `MicroTime` with microseconds,
 //! both RFC 3339 in UTC.
 
 use std::ops::RangeInclusive;
@@ -23,22 +23,22 @@ pub fn format_micro(at: Timestamp) -> Str {
 fn print(at: Timestamp, decimals: u8) -> Str {
     let mut text = String::with_capacity(32);
     let printer = DateTimePrinter::new().precision(Some(decimals));
-    // Printing into a String cannot fail.
+    // Cannot fail: the target is a string.
     let _ = printer.print_timestamp(&at, &mut text);
     Str::from(text)
 }
 
-/// Reads a `Time`: any offset, any number of decimals. The error is worded as Go's.
+/// Parses a `Time`: any offset, any number of decimals. The error is worded as Go's.
 pub fn parse(text: &str) -> Result<Timestamp, String> {
     Reader::new(text, "2006-01-02T15:04:05Z07:00").read(false)
 }
 
-/// Reads a `MicroTime`, which has exactly six decimals.
+/// Parses a `MicroTime`, which has exactly six decimals.
 pub fn parse_micro(text: &str) -> Result<Timestamp, String> {
     Reader::new(text, "2006-01-02T15:04:05.000000Z07:00").read(true)
 }
 
-/// A duration in Go's notation (`1m30s`), or what Go says of a text that is none.
+/// A duration in Go's notation (`1m30s`), or Go's error.
 pub fn go_duration(text: &str) -> Result<f64, String> {
     let invalid = || format!("time: invalid duration {text:?}");
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -100,7 +100,7 @@ fn decimal(amount: u64, unit: u64) -> String {
     format!("{whole}.{}", format!("{rest:0digits$}").trim_end_matches('0'))
 }
 
-/// A text being read along a layout.
+/// A text that is parsed along a layout.
 struct Reader<'t> {
     text: &'t str,
     rest: &'t str,
@@ -183,7 +183,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Decimals that the layout does not ask for; what is beyond nanoseconds is dropped.
+    /// Decimals that the layout does not require; digits beyond nanoseconds are dropped.
     fn decimals(&mut self) -> i32 {
         let Some(after) = self.rest.strip_prefix(['.', ',']) else { return 0 };
         let count = after.bytes().take_while(u8::is_ascii_digit).count();

@@ -1,16 +1,16 @@
-//! The tree every object is while it is being worked on.
+//! The tree of an object while it is processed.
 //!
 //! Invariants: an object's keys are unique and sorted, so that equality is structural, lookups are
 //! binary searches, and encoding the same object always gives the same bytes. Text is cheap to clone.
-//! `Raw` holds compact JSON text that nobody needs as a tree (`fieldsV1`); it is never nested in itself.
+//! `Raw` holds compact JSON text that is not needed as a tree (`fieldsV1`); it is never nested in itself.
 //!
-//! Trees are short-lived: what is kept in memory is the encoded form (see `json`).
+//! Trees are short-lived: objects are kept in memory in their encoded form (see `json`).
 
 use std::fmt;
 
 pub use crate::text::Str;
 
-/// Made of whole words, so that it is moved by words (see `text`).
+/// Consists of whole words, so that it is moved by words (see `text`).
 #[derive(Clone, Debug, Default, PartialEq)]
 #[repr(u64)]
 pub enum Value {
@@ -22,7 +22,7 @@ pub enum Value {
     String(Str),
     Array(Vec<Value>),
     Object(Map),
-    /// Compact JSON, passed through as it is.
+    /// Compact JSON, copied unchanged.
     Raw(Str),
 }
 
@@ -39,12 +39,12 @@ impl Map {
         Map(Vec::with_capacity(capacity))
     }
 
-    /// Where a key is, or where it would go.
+    /// The position of a key, or where it would be inserted.
     fn find(&self, key: &Str) -> Result<usize, usize> {
         self.0.binary_search_by(|(k, _)| k.cmp(key))
     }
 
-    /// Where a key is. A few are told apart faster by looking at each than by comparing in order.
+    /// The position of a key. With few keys a linear scan is faster than a binary search.
     fn position(&self, key: &str) -> Option<usize> {
         const FEW: usize = 16;
         if self.0.len() <= FEW {
@@ -65,7 +65,7 @@ impl Map {
         self.position(key).is_some()
     }
 
-    /// Sets a key; the value it had, if any, comes back.
+    /// Sets a key; returns its previous value, if any.
     pub fn insert(&mut self, key: impl Into<Str>, value: impl Into<Value>) -> Option<Value> {
         let (key, value) = (key.into(), value.into());
         if self.0.last().is_none_or(|(last, _)| *last < key) {
@@ -85,7 +85,7 @@ impl Map {
         self.position(key).map(|i| self.0.remove(i).1)
     }
 
-    /// The value under `key`, made `Null` first if there is none.
+    /// The value of `key`, inserted as `Null` if there is none.
     pub fn entry(&mut self, key: impl Into<Str>) -> &mut Value {
         let key = key.into();
         let i = match self.find(&key) {
@@ -130,13 +130,13 @@ impl Map {
         *self = Map::from_unsorted(all, |_| {});
     }
 
-    /// Takes entries in the order of their keys, each of which there is once.
+    /// Takes entries in the order of their keys, which must be unique.
     pub(crate) fn from_sorted(entries: Vec<(Str, Value)>) -> Self {
         Map(entries)
     }
 
-    /// Takes entries in any order. Of equal keys the last wins, as in Go's decoder; `duplicate` hears
-    /// of each one that lost.
+    /// Takes entries in any order. Of equal keys the last wins, as in Go's decoder; `duplicate` is called
+    /// for each of the others.
     pub(crate) fn from_unsorted(mut entries: Vec<(Str, Value)>, mut duplicate: impl FnMut(&Str)) -> Self {
         if entries.is_sorted_by(|a, b| a.0 < b.0) {
             return Map::from_sorted(entries);
@@ -286,20 +286,20 @@ impl Value {
         }
     }
 
-    /// Sets the value at a path, making the objects on the way.
+    /// Sets the value at a path, creating the objects on the way.
     pub fn set(&mut self, path: &[&str], value: impl Into<Value>) {
         let place = path.iter().fold(self, |place, key| place.make_object().entry(*key));
         *place = value.into();
     }
 
-    /// Removes what is at a path; what it was comes back.
+    /// Removes and returns the value at a path.
     pub fn remove(&mut self, path: &[&str]) -> Option<Value> {
         let (last, parents) = path.split_last()?;
         let parent = parents.iter().try_fold(self, |place, key| place.get_mut(key))?;
         parent.as_object_mut()?.remove(last)
     }
 
-    /// What Go's JSON decoder calls this kind of value in its errors.
+    /// The name of this kind of value in errors of Go's JSON decoder.
     pub fn go_kind(&self) -> &'static str {
         match self {
             Value::Null => "null",
@@ -351,6 +351,12 @@ impl From<String> for Value {
 impl From<Str> for Value {
     fn from(v: Str) -> Self {
         Value::String(v)
+    }
+}
+
+impl From<&Str> for Value {
+    fn from(v: &Str) -> Self {
+        Value::String(v.clone())
     }
 }
 

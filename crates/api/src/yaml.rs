@@ -1,10 +1,10 @@
 //! YAML text to `Value` and back, as upstream's YAML library reads and writes it.
 //!
-//! That library speaks YAML 1.1: `yes`, `no`, `on` and `off` are booleans, `0644` is octal, `<<` merges.
-//! What is read is what JSON could say: keys become strings, times stay strings. Only the first document
-//! counts. Aliases are expanded within upstream's limits, so that a small text cannot become a large tree.
+//! That library implements YAML 1.1: `yes`, `no`, `on` and `off` are booleans, `0644` is octal, `<<` merges.
+//! The result is limited to JSON: keys become strings, times stay strings. Only the first document
+//! is read. Aliases are expanded within upstream's limits, so that a small text cannot become a large tree.
 //!
-//! Errors are worded as upstream words them; where an apply patch is decoded, upstream puts
+//! Errors have upstream's wording; where an apply patch is decoded, upstream puts
 //! `PATCH_ERROR_PREFIX` before them, elsewhere nothing.
 
 mod read;
@@ -16,7 +16,7 @@ pub use write::to_string;
 
 use thiserror::Error;
 
-/// What precedes an error when the YAML is an apply patch.
+/// The prefix of an error when the YAML is an apply patch.
 pub const PATCH_ERROR_PREFIX: &str = "error converting YAML to JSON: ";
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -31,7 +31,7 @@ pub enum YamlError {
     NotJson(&'static str),
 }
 
-/// A key that stood twice in one mapping.
+/// A duplicate key of a mapping.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("line {line}: key {key} already set in map")]
 pub struct Duplicate {
@@ -41,7 +41,7 @@ pub struct Duplicate {
     pub key: String,
 }
 
-/// The complaint of upstream's strict decoder about duplicate keys.
+/// The error of upstream's strict decoder about duplicate keys.
 pub fn strict_error(duplicates: &[Duplicate]) -> Option<String> {
     let lines: Vec<String> = duplicates.iter().map(|d| format!("  {d}")).collect();
     (!lines.is_empty()).then(|| format!("yaml: unmarshal errors:\n{}", lines.join("\n")))

@@ -1,5 +1,5 @@
-//! No input costs more than its size allows: every decoder, patch, selector and number over texts made to be as
-//! expensive as can be. See `bounds/meter.rs` for what is measured.
+//! The cost of every input is bounded by its size: every decoder, patch, selector and number over texts that are as
+//! expensive as possible. See `bounds/meter.rs` for the measure.
 
 #[path = "bounds/meter.rs"]
 mod meter;
@@ -28,7 +28,7 @@ fn check(texts: texts::Texts, small: usize, work: fn(&[u8])) {
 fn conformed(mut value: Value, package: &str, kind: &str) -> (Value, Vec<String>) {
     let schema = schema::lookup(package, kind).expect("the table has the type");
     let mut strict = Vec::new();
-    // A refusal is an outcome like any other here.
+    // A refusal is as good as any other outcome here.
     let _ = conform(&mut value, &schema, Extent::Whole, &mut strict);
     (value, strict)
 }
@@ -110,7 +110,7 @@ fn field_sets() {
     });
 }
 
-/// An object and what is done to it.
+/// An object and the change of it.
 type Change = (Value, Value);
 
 fn size((object, change): &Change) -> usize {
@@ -157,7 +157,15 @@ fn strategic_merge_patches() {
 
 fn context(schema: &schema::Struct) -> managed::Context<'_> {
     let (now, api_version) = ("2024-01-01T00:00:00Z", "v1");
-    managed::Context { schema, api_version, manager: "bounds", subresource: "", now, filter: None }
+    managed::Context {
+        schema,
+        api_version,
+        manager: "bounds",
+        subresource: "",
+        now,
+        filter: None,
+        versions: None,
+    }
 }
 
 #[test]
@@ -177,7 +185,7 @@ fn field_management() {
     });
 }
 
-/// The size of one request's body at most, and what was sent to an earlier build.
+/// Inputs of the maximum size of a request's body that were too expensive in an earlier build.
 mod found_by_review {
     use super::*;
 

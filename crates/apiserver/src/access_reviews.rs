@@ -1,4 +1,4 @@
-//! Access reviews: questions to the authorizer, answered in the object that asks them.
+//! Access reviews: the authorizer's decision about a request that the object describes, in the object's status.
 
 use corten_api::selector::{FieldRequirement, FieldSelector, LabelSelector, Operator, Requirement};
 use corten_api::status::ErrorList;
@@ -10,13 +10,13 @@ use crate::authorization;
 use crate::call::Call;
 use crate::verbs::{prepare, write};
 
-/// What a review is answered with.
+/// The review with its status filled in.
 pub(crate) fn answer(call: &Call, mut object: Value) -> Result<Value, Status> {
     if call.served.name() == "selfsubjectrulesreviews" {
         return rules(call, &object);
     }
     prepare::agree_on_namespace(call, &mut object)?;
-    write::own_changes(call, "", None, &mut object);
+    write::own_new(call, &mut object);
     let mut errors = ErrorList::new();
     (call.served.rules.validate_create)(&object, &mut errors);
     if !errors.is_empty() {
@@ -32,7 +32,7 @@ pub(crate) fn answer(call: &Call, mut object: Value) -> Result<Value, Status> {
     Ok(object)
 }
 
-/// The user a review asks about.
+/// The user of the reviewed request.
 fn subject(spec: &Value) -> User {
     let texts = |items: &[Value]| items.iter().filter_map(Value::as_str).map(str::to_owned).collect();
     let text = |key| spec.str_at(&[key]).unwrap_or_default().to_owned();
@@ -48,7 +48,7 @@ fn subject(spec: &Value) -> User {
     }
 }
 
-/// What the authorizer says to the request a review describes.
+/// The authorizer's decision about the request that a review describes, as its status.
 fn access(call: &Call, user: &User, spec: &Value) -> Value {
     let selectors = Selectors::read(spec.get("resourceAttributes"));
     let text = |at: &Value, key: &str| at.str_at(&[key]).unwrap_or_default().to_owned();
@@ -90,8 +90,8 @@ fn access(call: &Call, user: &User, spec: &Value) -> Value {
     Value::Object(status)
 }
 
-/// What the described request is limited to, as far as it can be understood. What cannot is left out: that
-/// asks for more than the request would, never for less.
+/// The selectors of the described request. Requirements that cannot be parsed are left out: the reviewed request is
+/// then wider than the described one, never narrower.
 #[derive(Default)]
 struct Selectors {
     fields: Option<FieldSelector>,
@@ -111,7 +111,7 @@ impl Selectors {
                     ((!good.is_empty()).then(|| FieldSelector::all(good)), bad)
                 }
             };
-            selectors.complain("fieldSelector", fields.is_some(), bad);
+            selectors.report_invalid("fieldSelector", fields.is_some(), bad);
             selectors.fields = fields;
         }
         if let Some(selector) = part("labelSelector") {
@@ -122,13 +122,13 @@ impl Selectors {
                     ((!good.is_empty()).then(|| LabelSelector::all(good)), bad)
                 }
             };
-            selectors.complain("labelSelector", labels.is_some(), bad);
+            selectors.report_invalid("labelSelector", labels.is_some(), bad);
             selectors.labels = labels;
         }
         selectors
     }
 
-    fn complain(&mut self, field: &str, some: bool, bad: bool) {
+    fn report_invalid(&mut self, field: &str, some: bool, bad: bool) {
         if bad {
             let how = if some { "partially ignored" } else { "ignored" };
             self.problems.push(format!("spec.resourceAttributes.{field} {how} due to parse error"));
@@ -140,13 +140,13 @@ fn raw(selector: &Value) -> &str {
     selector.str_at(&["rawSelector"]).unwrap_or_default()
 }
 
-/// A selector, and whether it could not be read.
+/// A selector, and true if it could not be parsed.
 fn parsed<S, E>(selector: Result<S, E>) -> (Option<S>, bool) {
     let bad = selector.is_err();
     (selector.ok(), bad)
 }
 
-/// The requirements that make sense, and whether there are others.
+/// The valid requirements, and true if there are invalid ones.
 fn each<R>(items: &[Value], read: fn(&Value) -> Option<R>) -> (Vec<R>, bool) {
     let good: Vec<R> = items.iter().filter_map(read).collect();
     let bad = good.len() < items.len();
@@ -182,7 +182,7 @@ fn label_requirement(requirement: &Value) -> Option<Requirement> {
     Requirement::new(key, operator, values(requirement)).ok()
 }
 
-/// What the user who asks may do in a namespace.
+/// The rules of the requesting user in a namespace.
 fn rules(call: &Call, object: &Value) -> Result<Value, Status> {
     let namespace = object.str_at(&["spec", "namespace"]).unwrap_or_default();
     if namespace.is_empty() {

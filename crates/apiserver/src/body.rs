@@ -1,4 +1,5 @@
-//! Response bodies: one buffer, a list made frame by frame, or a stream.
+//! Response bodies: one buffer, a list made frame by frame from kept or from rendered text, a document in pieces, or a
+//! stream.
 //!
 //! A list is never one contiguous buffer: frames of about 64 KB are filled as the connection takes them.
 
@@ -12,6 +13,7 @@ use futures_util::Stream;
 use hyper::body::{Body, Frame, SizeHint};
 
 use crate::object::Object;
+use crate::rendered::Rendered;
 
 pub(crate) const FRAME: usize = 64 * 1024;
 
@@ -19,6 +21,8 @@ pub(crate) enum ResponseBody {
     Empty,
     Full(Bytes),
     List(ListBody),
+    Rendered(Box<Rendered>),
+    Pieces(Pieces),
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
@@ -31,6 +35,31 @@ impl From<Vec<u8>> for ResponseBody {
 impl From<Bytes> for ResponseBody {
     fn from(bytes: Bytes) -> Self {
         ResponseBody::Full(bytes)
+    }
+}
+
+/// A document whose pieces are made as the connection takes them.
+pub(crate) struct Pieces {
+    next: Box<dyn FnMut() -> Option<Vec<u8>> + Send>,
+    /// A piece was just made: other tasks of the thread have their turn first.
+    rests: bool,
+}
+
+impl Pieces {
+    pub(crate) fn new(next: impl FnMut() -> Option<Vec<u8>> + Send + 'static) -> Pieces {
+        Pieces { next: Box::new(next), rests: false }
+    }
+
+    /// The next frame: pieces until it is full.
+    pub(crate) fn next_frame(&mut self) -> Option<Bytes> {
+        let mut out = (self.next)()?;
+        while out.len() < FRAME
+            && let Some(piece) = (self.next)()
+        {
+            out.extend_from_slice(&piece);
+        }
+        self.rests = true;
+        Some(out.into())
     }
 }
 
@@ -98,6 +127,20 @@ impl Body for ResponseBody {
             ResponseBody::Full(bytes) if bytes.is_empty() => None,
             ResponseBody::Full(bytes) => Some(std::mem::take(bytes)),
             ResponseBody::List(list) => list.next_frame(),
+            ResponseBody::Rendered(list) => {
+                if std::mem::take(&mut list.rests) && !list.is_over() {
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                list.next_frame()
+            }
+            ResponseBody::Pieces(pieces) => {
+                if std::mem::take(&mut pieces.rests) {
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                pieces.next_frame()
+            }
             ResponseBody::Stream(stream) => {
                 return stream.as_mut().poll_next(context).map(|item| item.map(|b| Ok(Frame::data(b))));
             }
@@ -110,7 +153,8 @@ impl Body for ResponseBody {
             ResponseBody::Empty => true,
             ResponseBody::Full(bytes) => bytes.is_empty(),
             ResponseBody::List(list) => list.left == 0,
-            ResponseBody::Stream(_) => false,
+            ResponseBody::Rendered(list) => list.is_over(),
+            ResponseBody::Pieces(_) | ResponseBody::Stream(_) => false,
         }
     }
 
@@ -119,7 +163,23 @@ impl Body for ResponseBody {
             ResponseBody::Empty => SizeHint::with_exact(0),
             ResponseBody::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             ResponseBody::List(list) => SizeHint::with_exact(list.left),
-            ResponseBody::Stream(_) => SizeHint::default(),
+            ResponseBody::Rendered(_) | ResponseBody::Pieces(_) | ResponseBody::Stream(_) => {
+                SizeHint::default()
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_joined_into_frames() {
+        let mut sizes = vec![10, FRAME, 1, 2, 3, FRAME / 2, FRAME / 2, 7].into_iter();
+        let mut pieces = Pieces::new(move || sizes.next().map(|size| vec![b'x'; size]));
+        let frames: Vec<usize> =
+            std::iter::from_fn(|| pieces.next_frame()).map(|frame| frame.len()).collect();
+        assert_eq!(frames, [10 + FRAME, 6 + FRAME, 7]);
     }
 }

@@ -1,8 +1,9 @@
-//! One request on a resource, as the verbs see it: authenticated, authorized, its body read.
+//! One request on a resource, as the verbs get it: authenticated, authorized, its body read.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use corten_api::schema::{Struct, StructRef};
 use corten_api::{Status, Str, Value, managed};
 use corten_auth::{MASTERS, User};
 use corten_base::Clock;
@@ -16,15 +17,16 @@ use crate::authorization::Authorizer;
 use crate::catalog::{Catalog, Served};
 use crate::connect::Kubelets;
 use crate::decode::Expected;
-use crate::events::EventLeases;
+use crate::event_leases::EventLeases;
 use crate::in_flight::Limits;
-use crate::negotiate::{self, View, Wanted};
+use crate::negotiate::{self, Forms, View, Wanted};
 use crate::request::{Query, ResourcePath};
 use crate::resource_metrics::ResourceMetrics;
-use crate::respond::TableQuery;
+use crate::respond::{self, TableQuery};
+use crate::verbs::prepare;
 use corten_store::Store;
 
-/// What every verb works with.
+/// The server's state that the verbs use.
 pub(crate) struct Backend {
     pub catalog: Catalog,
     pub clock: Clock,
@@ -49,18 +51,20 @@ pub(crate) struct Call {
     pub user: Arc<User>,
     pub now: jiff::Timestamp,
     pub warnings: Vec<String>,
+    /// The type of the objects, once it is needed: that of a custom resource may have to be compiled.
+    pub schema: OnceLock<StructRef>,
 }
 
-/// Who the server is when it asks something of itself.
-pub(crate) fn itself() -> User {
+/// The user of the server's own requests.
+pub(crate) fn server_user() -> User {
     User { name: "system:apiserver".into(), groups: vec![MASTERS.into()], ..User::default() }
 }
 
-/// How the server calls itself, and so who manages what it writes.
+/// The server's own user agent, which names the manager of the fields that it writes.
 pub(crate) const USER_AGENT_OF_SERVER: &str = "kube-apiserver/v1.37.0";
 
 impl Call {
-    /// A request of the server to itself; `None` if it does not serve the resource.
+    /// A request of the server itself; `None` if the resource is not served.
     pub(crate) fn internal(
         backend: &Arc<Backend>,
         resource: (&str, &str, &str),
@@ -69,60 +73,117 @@ impl Call {
     ) -> Option<Call> {
         let (group, version, resource) = resource;
         let served = backend.catalog.get(group, version, resource)?;
+        Some(Call::for_server(backend, served, namespace, name))
+    }
+
+    /// A request of the server itself on a resource.
+    pub(crate) fn for_server(
+        backend: &Arc<Backend>,
+        served: Arc<Served>,
+        namespace: &str,
+        name: &str,
+    ) -> Call {
         let at = ResourcePath {
-            group: group.into(),
-            version: version.into(),
+            group: served.resource.group.clone(),
+            version: served.resource.version.clone(),
             namespace: namespace.into(),
-            resource: resource.into(),
+            resource: served.resource.name.clone(),
             name: name.into(),
             ..ResourcePath::default()
         };
         let mut headers = HeaderMap::new();
         headers.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_OF_SERVER));
-        Some(Call {
+        Call {
             backend: backend.clone(),
             served,
             at,
             query: Query::default(),
             headers,
             body: Bytes::new(),
-            user: Arc::new(itself()),
+            user: Arc::new(server_user()),
             now: backend.clock.now(),
             warnings: Vec::new(),
-        })
+            schema: OnceLock::new(),
+        }
+    }
+
+    /// The type of the resource's objects.
+    pub(crate) fn schema(&self) -> &Struct {
+        self.schema.get_or_init(|| self.served.schema())
     }
 
     pub(crate) fn expected(&self) -> Expected<'_> {
         Expected {
-            schema: &self.served.schema,
+            schema: self.schema(),
+            custom: self.served.custom().map(|version| &**version),
             kind: self.served.kind(),
             api_version: &self.served.api_version,
         }
     }
 
-    /// Fills in what the type's own defaults cannot say. Other served versions get theirs when converted.
+    /// Sets the defaults that the schema cannot express. Other served versions get theirs by conversion.
     pub(crate) fn default(&self, object: &mut Value) {
+        (self.served.rules.default_times)(object, self.now);
         if self.served.is_stored_form {
             (self.served.rules.default)(object);
+        } else if self.served.group() == "autoscaling" {
+            self.default_autoscaler(object);
         }
     }
 
-    pub(crate) fn wanted(&self) -> Result<Wanted, Status> {
-        negotiate::wanted(&self.headers, self.query.get("pretty"), false)
+    /// Sets the defaults of an autoscaler of the other version: those of the stored form, seen in this one. Upstream
+    /// sets them before it records owners.
+    fn default_autoscaler(&self, object: &mut Value) {
+        const DEFAULTED: [&[&str]; 2] =
+            [&["spec", "minReplicas"], &["spec", "targetCPUUtilizationPercentage"]];
+        if DEFAULTED.iter().all(|path| object.at(path).is_some()) {
+            return;
+        }
+        let mut whole = object.clone();
+        if prepare::to_stored(self, &mut whole)
+            .and_then(|()| respond::to_served(&self.served, &mut whole))
+            .is_err()
+        {
+            return;
+        }
+        for path in DEFAULTED {
+            if object.at(path).is_none()
+                && let Some(value) = whole.at(path)
+            {
+                object.set(path, value.clone());
+            }
+        }
     }
 
-    /// The same for what has no columns.
+    /// The forms of the resource's objects.
+    pub(crate) fn forms(&self) -> Forms {
+        // A custom resource has no protobuf form; its `Scale` has.
+        let protobuf = self.served.custom().is_none() || self.at.subresource == "scale";
+        Forms { protobuf, table: self.at.subresource != "status" || self.served.rules.status_table }
+    }
+
+    pub(crate) fn wanted(&self) -> Result<Wanted, Status> {
+        negotiate::wanted(&self.headers, self.query.get("pretty"), false, self.forms())
+    }
+
+    /// The same for a list.
+    pub(crate) fn wanted_list(&self) -> Result<Wanted, Status> {
+        negotiate::wanted(&self.headers, self.query.get("pretty"), true, self.forms())
+    }
+
+    /// The same for an object without a table form.
     pub(crate) fn wanted_whole(&self) -> Result<Wanted, Status> {
-        negotiate::wanted_whole(&self.headers, self.query.get("pretty"))
+        let forms = Forms { table: false, ..self.forms() };
+        negotiate::wanted(&self.headers, self.query.get("pretty"), false, forms)
     }
 
     fn wanted_view(&self) -> Option<View> {
-        let wanted = |list| negotiate::wanted(&self.headers, None, list).ok();
+        let wanted = |list| negotiate::wanted(&self.headers, None, list, self.forms()).ok();
         wanted(false).or_else(|| wanted(true)).map(|wanted| wanted.view)
     }
 
     pub(crate) fn table_query(&self) -> Result<TableQuery, Status> {
-        // Only a table has use for it, and only a table's client hears of a bad one.
+        // Only tables use it: an invalid value is an error only if the client accepts a table.
         let clock = &self.backend.clock;
         match self.query.text("includeObject") {
             "" => Ok(TableQuery::new(clock)),
@@ -139,7 +200,7 @@ impl Call {
         Status::stale(self.served.group(), self.served.name(), &self.at.name)
     }
 
-    /// The object is not the one a client means.
+    /// The conflict of a uid precondition.
     pub(crate) fn wrong_uid(&self, key: &str, asked: &str, found: &str) -> Status {
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
@@ -153,7 +214,7 @@ impl Call {
         dry_run(self.query.all("dryRun"), options)
     }
 
-    /// Who manages the fields this request writes.
+    /// The manager of the fields that this request writes.
     pub(crate) fn manager(&self) -> Str {
         match self.query.text("fieldManager") {
             "" => {
@@ -165,7 +226,7 @@ impl Call {
     }
 }
 
-/// Reads the values of a `dryRun` option.
+/// Parses the values of a `dryRun` option.
 pub(crate) fn dry_run<'a>(values: impl Iterator<Item = &'a str>, options: &str) -> Result<bool, Status> {
     let mut dry = false;
     for value in values {

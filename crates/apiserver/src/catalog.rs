@@ -1,62 +1,111 @@
-//! What this server serves: every resource of every enabled version, with its schema, rules and cache.
+//! The served resources: every resource of every enabled version, with its type, rules and cache.
+//!
+//! Built-in resources are fixed at start; custom resources come and go with their definitions (`crd`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use corten_api::Str;
+use corten_api::openapi::CustomVersion;
 use corten_api::resources::{self, Resource};
 use corten_api::schema::StructRef;
 use corten_registry::{self as registry, Rules};
 use corten_store::Store;
 
-use crate::cache::{Cache, Recent};
-use crate::object::Form;
+use crate::cache::Cache;
+use crate::crd;
+use crate::object::{Form, FormId};
+use crate::recent_writes::RecentWrites;
 use crate::resource_metrics;
 
 /// One resource in one version.
 pub(crate) struct Served {
-    pub resource: &'static Resource,
+    pub resource: Arc<Resource>,
     pub rules: &'static Rules,
-    pub schema: StructRef,
+    pub objects: Type,
     pub api_version: String,
-    /// `None` for resources that are only ever answered, never kept.
+    /// `None` for resources that are not stored.
     pub cache: Option<Arc<Cache>>,
-    /// Whether the served form is the stored form.
+    /// True if the served version is the stored version.
     pub is_stored_form: bool,
+    /// The conversion between the versions of a custom resource.
+    pub converter: Option<Arc<crd::Converter>>,
+}
+
+/// The type of a resource's objects.
+pub(crate) enum Type {
+    BuiltIn(StructRef),
+    Custom(Arc<crd::Version>),
 }
 
 impl Served {
-    pub(crate) fn group(&self) -> &'static str {
-        self.resource.group
+    pub(crate) fn group(&self) -> &str {
+        &self.resource.group
     }
 
-    pub(crate) fn name(&self) -> &'static str {
-        self.resource.name
+    pub(crate) fn name(&self) -> &str {
+        &self.resource.name
     }
 
-    /// Whether these are the namespaces themselves, which end differently from everything in them.
+    /// True for namespaces themselves, which are deleted differently from the objects in them.
     pub(crate) fn is_namespaces(&self) -> bool {
         self.resource.group.is_empty() && self.resource.name == "namespaces"
     }
 
-    pub(crate) fn kind(&self) -> &'static str {
-        self.resource.kind
+    pub(crate) fn kind(&self) -> &str {
+        &self.resource.kind
+    }
+
+    /// The kind of lists.
+    pub(crate) fn list_kind(&self) -> String {
+        match &self.objects {
+            Type::BuiltIn(_) => format!("{}List", self.resource.kind),
+            Type::Custom(version) => version.list_kind().to_owned(),
+        }
+    }
+
+    /// The version of a custom resource's definition.
+    pub(crate) fn custom(&self) -> Option<&Arc<crd::Version>> {
+        match &self.objects {
+            Type::BuiltIn(_) => None,
+            Type::Custom(version) => Some(version),
+        }
+    }
+
+    /// The type; that of a custom resource is compiled if it was not used recently.
+    pub(crate) fn schema(&self) -> StructRef {
+        match &self.objects {
+            Type::BuiltIn(schema) => schema.clone(),
+            Type::Custom(version) => version.compiled().typed().clone(),
+        }
+    }
+
+    /// True if lists of this version consist of objects' texts: they are stored in it, or were converted to it before.
+    pub(crate) fn sends_converted_text(&self) -> bool {
+        self.is_stored_form || self.converter.is_some()
+    }
+
+    /// True if objects of this version are sent as they are stored, without a conversion.
+    pub(crate) fn sends_stored_text(&self) -> bool {
+        self.is_stored_form && self.cache.as_ref().is_none_or(|cache| !cache.has_foreign())
     }
 }
 
-#[derive(Default)]
 pub(crate) struct Catalog {
-    by_path: HashMap<(&'static str, &'static str, &'static str), Arc<Served>>,
-    resources: Vec<&'static Resource>,
-    caches: HashMap<(&'static str, &'static str), Arc<Cache>>,
-    recent: Arc<Recent>,
+    by_path: HashMap<(Str, Str, Str), Arc<Served>>,
+    resources: Vec<Arc<Resource>>,
+    built_in: Vec<&'static Resource>,
+    caches: HashMap<(Str, Str), Arc<Cache>>,
+    recent_writes: Arc<RecentWrites>,
+    pub(crate) definitions: Arc<crd::Definitions>,
 }
 
-/// Which versions are served: GA ones, as changed by `--runtime-config`.
+/// The served versions: the GA ones, as changed by `--runtime-config`.
 #[derive(Debug, Clone, Default)]
 pub struct RuntimeConfig(Vec<(String, bool)>);
 
 impl RuntimeConfig {
-    /// Reads `api/all=true,apps/v1=false,resource.k8s.io/v1beta1=true,batch/v1/jobs=false`.
+    /// Parses `api/all=true,apps/v1=false,resource.k8s.io/v1beta1=true,batch/v1/jobs=false`.
     pub fn parse(text: &str) -> Result<RuntimeConfig, String> {
         let mut settings = Vec::new();
         for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
@@ -73,7 +122,7 @@ impl RuntimeConfig {
                 });
             if !known {
                 return Err(format!(
-                    "--runtime-config: unknown API {key}; give group/version, such as apps/v1"
+                    "--runtime-config: unknown API {key}; use group/version, such as apps/v1"
                 ));
             }
             settings.push((key.to_owned(), enabled));
@@ -84,7 +133,7 @@ impl RuntimeConfig {
     fn serves(&self, resource: &Resource) -> bool {
         let find = |key: &str| self.0.iter().rev().find(|(k, _)| k == key).map(|(_, enabled)| *enabled);
         let version = key_of(resource);
-        let class = match resource.version {
+        let class = match resource.version.as_str() {
             v if v.contains("alpha") => "api/alpha",
             v if v.contains("beta") => "api/beta",
             _ => "api/ga",
@@ -98,35 +147,47 @@ impl RuntimeConfig {
 }
 
 fn key_of(resource: &Resource) -> String {
-    let group = if resource.group.is_empty() { "api" } else { resource.group };
+    let group = if resource.group.is_empty() { "api" } else { &resource.group };
     format!("{group}/{}", resource.version)
 }
 
 impl Catalog {
-    /// Loads every served resource's objects from the store. `metrics` is whether there are any to serve.
+    /// Loads the objects of every served resource from the store. `metrics` enables `metrics.k8s.io`.
     pub(crate) fn load(store: &Store, config: &RuntimeConfig, metrics: bool) -> Catalog {
-        let serves = |resource: &Resource| match resource.group {
+        let serves = |resource: &Resource| match resource.group.as_str() {
             resource_metrics::GROUP => metrics,
             _ => config.serves(resource),
         };
-        let mut catalog = Catalog::default();
+        let recent_writes = Arc::default();
+        let mut catalog = Catalog {
+            by_path: HashMap::new(),
+            resources: Vec::new(),
+            built_in: Vec::new(),
+            caches: HashMap::new(),
+            definitions: crd::Definitions::start(store, &recent_writes),
+            recent_writes,
+        };
         for resource in resources::all().iter().filter(|r| serves(r)) {
             let (Some(schema), Some(rules)) =
-                (resource.schema(), registry::rules(resource.group, resource.name))
+                (resource.schema(), registry::rules(&resource.group, &resource.name))
             else {
                 continue;
             };
             let cache = rules.stored.then(|| catalog.cache_for(rules, store)).flatten();
             let api_version = resource.api_version();
+            catalog.built_in.push(resource);
+            let resource = Arc::new(resource.clone());
             let served = Served {
                 is_stored_form: cache.as_ref().is_some_and(|c| c.form.api_version == api_version),
-                resource,
+                resource: resource.clone(),
                 rules,
-                schema,
+                objects: Type::BuiltIn(schema),
                 api_version,
                 cache,
+                converter: None,
             };
-            catalog.by_path.insert((resource.group, resource.version, resource.name), Arc::new(served));
+            let path = (resource.group.clone(), resource.version.clone(), resource.name.clone());
+            catalog.by_path.insert(path, Arc::new(served));
             catalog.resources.push(resource);
         }
         catalog
@@ -134,7 +195,7 @@ impl Catalog {
 
     fn cache_for(&mut self, rules: &'static Rules, store: &Store) -> Option<Arc<Cache>> {
         let (group, name) = rules.stored_as.unwrap_or((rules.group, rules.resource));
-        if let Some(cache) = self.caches.get(&(group, name)) {
+        if let Some(cache) = self.caches.get(&(group.into(), name.into())) {
             return Some(cache.clone());
         }
         let rules = registry::rules(group, name)?;
@@ -143,39 +204,60 @@ impl Catalog {
             .find(|r| r.group == group && r.name == name && r.version == rules.storage_version)?;
         let api_version = stored.api_version();
         let form = Form {
+            id: FormId::default(),
             rules,
-            kind: stored.kind,
-            head: corten_api::encoded::head_len(stored.kind, &api_version) as u32,
+            group: group.into(),
+            resource: name.into(),
+            kind: stored.kind.clone(),
+            head: corten_api::encoded::head_len(&stored.kind, &api_version) as u32,
             namespaced: stored.namespaced,
             prefix: format!("/registry/{}/", rules.storage_prefix),
             api_version,
+            custom: None,
         };
-        let cache = Cache::start(form, store, &self.recent);
-        self.caches.insert((group, name), cache.clone());
+        let cache = Cache::start(form, store, &self.recent_writes);
+        self.caches.insert((group.into(), name.into()), cache.clone());
         Some(cache)
     }
 
     pub(crate) fn get(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Served>> {
-        self.by_path.get(&(group, version, resource)).cloned()
+        let built_in = self.by_path.get(&(group.into(), version.into(), resource.into())).cloned();
+        built_in.or_else(|| self.definitions.get(group, version, resource))
     }
 
-    /// The cache of a stored resource, whatever version it is served in.
+    /// The cache of a stored resource, for all its served versions.
     pub(crate) fn cache(&self, group: &str, resource: &str) -> Option<Arc<Cache>> {
-        self.caches.get(&(group, resource)).cloned()
+        self.caches.get(&(group.into(), resource.into())).cloned()
     }
 
-    pub(crate) fn caches(&self) -> impl Iterator<Item = &Arc<Cache>> {
-        self.caches.values()
+    pub(crate) fn caches(&self) -> Vec<Arc<Cache>> {
+        self.caches.values().cloned().chain(self.definitions.caches()).collect()
     }
 
-    /// Whether any version of a group is served.
-    pub(crate) fn serves_group(&self, group: &str) -> bool {
+    /// True if any version of a built-in group is served.
+    pub(crate) fn has_built_in_group(&self, group: &str) -> bool {
         self.resources.iter().any(|r| r.group == group)
     }
 
+    /// The served versions of custom resources, as OpenAPI documents show them.
+    pub(crate) fn custom_versions(&self) -> Arc<[Arc<CustomVersion>]> {
+        self.definitions.openapi()
+    }
+
     /// In order of priority, as discovery lists them.
-    pub(crate) fn resources(&self) -> &[&'static Resource] {
-        &self.resources
+    pub(crate) fn resources(&self) -> Vec<Arc<Resource>> {
+        let custom = self.definitions.resources();
+        // A built-in resource is never replaced by a custom one of the same name.
+        let is_new = |custom: &&Arc<Resource>| {
+            let path = (custom.group.clone(), custom.version.clone(), custom.name.clone());
+            !self.by_path.contains_key(&path)
+        };
+        self.resources.iter().chain(custom.iter().filter(is_new)).cloned().collect()
+    }
+
+    /// The built-in resources, in order of priority.
+    pub(crate) fn built_in(&self) -> &[&'static Resource] {
+        &self.built_in
     }
 }
 

@@ -1,4 +1,4 @@
-//! Gzip for large answers, as upstream does: above 128 KB, for clients that ask, never for watches.
+//! Gzip for large responses, as upstream does: above 128 KB, if the client accepts it, never for watches.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use flate2::write::GzEncoder;
 use http::HeaderMap;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderValue, VARY};
 
-use crate::body::{ListBody, ResponseBody};
+use crate::body::ResponseBody;
 use crate::respond::Answer;
 
 const THRESHOLD: u64 = 128 * 1024;
@@ -23,7 +23,9 @@ pub(crate) fn compress(request: &HeaderMap, verb: &str, mut answer: Answer) -> A
     let body = std::mem::replace(answer.body_mut(), ResponseBody::Empty);
     *answer.body_mut() = match body {
         ResponseBody::Full(bytes) if bytes.len() as u64 > THRESHOLD => ResponseBody::Full(whole(&bytes)),
-        ResponseBody::List(list) if list.size() > THRESHOLD => stream(list),
+        ResponseBody::List(mut list) if list.size() > THRESHOLD => stream(move || list.next_frame()),
+        ResponseBody::Rendered(mut list) => stream(move || list.next_frame()),
+        ResponseBody::Pieces(mut pieces) => stream(move || pieces.next_frame()),
         body => {
             *answer.body_mut() = body;
             return answer;
@@ -52,25 +54,22 @@ fn whole(bytes: &[u8]) -> Bytes {
     encoder.finish().unwrap_or_default().into()
 }
 
-/// Compresses a list as it is sent.
-fn stream(list: ListBody) -> ResponseBody {
+/// Compresses a list as it is sent. After each frame other tasks of the thread have their turn.
+fn stream(frames: impl FnMut() -> Option<Bytes> + Send + 'static) -> ResponseBody {
     let encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    let state = Some((list, encoder));
-    ResponseBody::Stream(Box::pin(futures_util::stream::unfold(state, |state| {
-        let next = state.and_then(|(mut list, mut encoder)| {
-            loop {
-                match list.next_frame() {
-                    Some(frame) => {
-                        let _ = encoder.write_all(&frame);
-                        let ready = std::mem::take(encoder.get_mut());
-                        if !ready.is_empty() {
-                            break Some((Bytes::from(ready), Some((list, encoder))));
-                        }
-                    }
-                    None => break Some((encoder.finish().unwrap_or_default().into(), None)),
-                }
+    let state = Some((frames, encoder));
+    ResponseBody::Stream(Box::pin(futures_util::stream::unfold(state, |state| async move {
+        let (mut frames, mut encoder) = state?;
+        loop {
+            let Some(frame) = frames() else {
+                return Some((encoder.finish().unwrap_or_default().into(), None));
+            };
+            let _ = encoder.write_all(&frame);
+            tokio::task::yield_now().await;
+            let ready = std::mem::take(encoder.get_mut());
+            if !ready.is_empty() {
+                return Some((Bytes::from(ready), Some((frames, encoder))));
             }
-        });
-        std::future::ready(next)
+        }
     })))
 }

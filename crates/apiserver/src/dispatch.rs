@@ -1,9 +1,9 @@
-//! The way of a request: who, may they, what, answer. Every request takes it, whatever it is about.
+//! The path of every request: authenticate, authorize, read the body, dispatch to a verb or an endpoint, respond.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -13,14 +13,14 @@ use futures_util::FutureExt;
 use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request};
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 
 use crate::authentication::Peer;
 use crate::authorization;
 use crate::call::{Backend, Call};
 use crate::catalog::Served;
 use crate::metrics::RequestKey;
-use crate::negotiate::{Format, View, Wanted};
+use crate::negotiate::{Format, Forms, View, Wanted};
 use crate::request::{self, Query, RequestInfo, ResourcePath};
 use crate::respond::{self, Answer};
 use crate::verbs::{delete, list, patch, subresource, watch, write};
@@ -28,33 +28,16 @@ use crate::{Server, compress, connect, endpoints, heavy, in_flight, random, warn
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-const UNKNOWN: RequestKey =
-    RequestKey { verb: "GET", group: "", version: "", resource: "", subresource: "", scope: "" };
-
 impl Server {
-    /// Answers one request; never fails, never panics.
-    pub(crate) async fn handle(self: &Arc<Self>, request: Request<Incoming>, peer: &Peer) -> Answer {
-        let (parts, body) = request.into_parts();
-        self.respond(parts, body, peer).await
-    }
-
-    /// Answers a request made inside this process, with an identity already known.
-    pub(crate) async fn handle_local<B>(self: &Arc<Self>, request: Request<B>, peer: &Peer) -> Answer
+    /// Handles one request, from the network or from within this process; never fails, never panics.
+    pub(crate) async fn handle<B>(self: &Arc<Self>, request: Request<B>, peer: &Peer) -> Answer
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (parts, body) = request.into_parts();
-        self.respond(parts, body, peer).await
-    }
-
-    async fn respond<B>(self: &Arc<Self>, parts: Parts, body: B, peer: &Peer) -> Answer
-    where
-        B: Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
         let started = Instant::now();
-        let mut key = UNKNOWN;
+        let mut key = RequestKey { verb: "GET", ..RequestKey::default() };
         let mut warning = None;
         let answering = self.answer(&parts, body, peer, &mut key, &mut warning);
         let outcome = AssertUnwindSafe(answering).catch_unwind().await;
@@ -74,8 +57,9 @@ impl Server {
         if self.health.is_stopping() {
             answer.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
         }
+        let verb = key.verb;
         self.metrics.count(key, answer.status().as_u16(), started.elapsed());
-        compress::compress(&parts.headers, key.verb, answer)
+        compress::compress(&parts.headers, verb, answer)
     }
 
     async fn answer<B>(
@@ -102,11 +86,11 @@ impl Server {
         let Backend { authentication, authorizer, catalog, clock, .. } = &*self.backend;
         let user;
         (user, *warning) = authentication.authenticate(catalog, peer, &parts.headers, path, clock.now());
-        let user = authorization::act_as(authorizer, user?, &parts.headers, &info, &query)?;
+        let user = authorization::effective_user(authorizer, user?, &parts.headers, &info, &query)?;
         let waits = info.resource.is_some() && !in_flight::is_long_running(&info) && !body.is_end_stream();
         let body = if waits {
-            // Nothing is read of those who may do nothing, and no place is held for what has not come yet.
-            authorization::pass(authorizer, &user, &info, &query)?;
+            // The body of a request that is not authorized is not read, and a request counts as in flight only with its body.
+            authorization::authorize_request(authorizer, &user, &info, &query)?;
             let limit = self.backend.limits.request_timeout;
             match self.readers.read(&user, &parts.headers, body, limit).await? {
                 Some(bytes) => RequestBody::Read(bytes),
@@ -117,9 +101,15 @@ impl Server {
         };
         let Ok(_place) = self.lanes.enter(&user, &info) else { return Ok(too_many()) };
         if !waits {
-            authorization::pass(authorizer, &user, &info, &query)?;
+            authorization::authorize_request(authorizer, &user, &info, &query)?;
         }
         match info.resource.clone() {
+            None if endpoints::is_large(&info.path) => {
+                let (server, method, headers) = (self.clone(), parts.method.clone(), parts.headers.clone());
+                let path = info.path.clone();
+                let make = move || endpoints::answer(&server, &method, &path, &query, &headers);
+                heavy::apart(&user.name, make).await
+            }
             None => endpoints::answer(self, &parts.method, &info.path, &query, &parts.headers),
             Some(at) => self.resource(parts, body, query, info, at, user, key).await,
         }
@@ -143,15 +133,12 @@ impl Server {
         if parts.method == Method::HEAD && at.subresource != "proxy" {
             return Err(Status::method_not_allowed());
         }
-        if !self.backend.catalog.serves_group(&at.group) || info.path.starts_with("//") {
-            return Ok(respond::text(404, "404 page not found\n"));
-        }
-        let served = self
-            .backend
-            .catalog
-            .get(&at.group, &at.version, &at.resource)
-            .ok_or_else(Status::unknown_path)?
-            .clone();
+        let catalog = &self.backend.catalog;
+        let served = match catalog.get(&at.group, &at.version, &at.resource) {
+            Some(served) if !info.path.starts_with("//") && is_custom_path(&served, &info, &at) => served,
+            None if catalog.has_built_in_group(&at.group) => return Err(Status::unknown_path()),
+            _ => return Ok(respond::text(404, "404 page not found\n")),
+        };
         *key = metric_key(&served, &info, &at);
         let timeout = timeout(&query, self.backend.limits.request_timeout)?;
         let mut call = Call {
@@ -164,12 +151,17 @@ impl Server {
             user,
             now: self.backend.clock.now(),
             warnings: Vec::new(),
+            schema: OnceLock::new(),
         };
         if info.verb == "proxy" || (!call.at.rest.is_empty() && call.at.subresource != "proxy") {
             return Err(Status::unknown_path());
         }
         let nothing =
-            info.verb.is_empty() && !connect::is_only_passed_on(&call.at.subresource, &parts.method);
+            info.verb.is_empty() && !connect::is_proxied_method(&call.at.subresource, &parts.method);
+        if nothing && call.served.custom().is_some() {
+            let (group, resource) = (call.served.group(), call.served.name());
+            return Err(Status::method_not_supported(group, resource, info.verb));
+        }
         if nothing || (info.verb_in_path && parts.method != Method::GET) {
             return Err(Status::method_not_allowed());
         }
@@ -180,12 +172,21 @@ impl Server {
                 let (group, resource) = (call.served.group(), call.served.name());
                 return Err(Status::method_not_supported(group, resource, "watch"));
             }
-            let answer = watch::watch(&call, self.stop.clone()).await?;
-            return websocket::watch(counted(answer, self.clone()), parts, &call.headers);
+            let outcome = watch::watch(&call, self.stop.clone()).await;
+            let warnings: Vec<String> = match &outcome {
+                Err(status) if is_refused_by_route(status) && call.served.custom().is_none() => Vec::new(),
+                _ => deprecation(&call).map(str::to_owned).into_iter().collect(),
+            };
+            let mut answer = match outcome {
+                Ok(answer) => websocket::watch(counted(answer, self.clone()), parts, &call.headers)?,
+                Err(status) => refuse(parts, &status),
+            };
+            warnings::add(answer.headers_mut(), &warnings);
+            return Ok(answer);
         }
         call.body = match body {
-            RequestBody::Coming(body) if connect::is_elsewhere(&call.at.subresource) => {
-                // On the heap: requests that are answered here do not need the room.
+            RequestBody::Coming(body) if connect::is_proxied(&call.at.subresource) => {
+                // On the heap: requests that are not proxied do not need the memory.
                 return Box::pin(connect::call(&call, parts, info.verb, body)).await;
             }
             RequestBody::Coming(_) => Bytes::new(),
@@ -193,28 +194,31 @@ impl Server {
         };
         let work = async {
             let (mut call, outcome) = Box::pin(heavy::answer(call, info.verb)).await;
-            // Warnings reach the client also with a refusal.
-            call.warnings.extend(deprecation(&call).map(str::to_owned));
+            // Warnings are sent with errors too, that of the resource before those of the object.
+            let refused = outcome.as_ref().is_err_and(is_refused_by_route) && call.served.custom().is_none();
+            if let Some(deprecated) = deprecation(&call).filter(|_| !refused).map(str::to_owned) {
+                call.warnings.insert(0, deprecated);
+            }
             let mut answer = outcome.unwrap_or_else(|status| refuse(parts, &status));
             warnings::add(answer.headers_mut(), &call.warnings);
             Ok(answer)
         };
-        within(timeout, work).await
+        with_timeout(timeout, work).await
     }
 }
 
-/// What a request carries: all of it, or what is passed on as it comes.
+/// The body of a request: read, or to be streamed to a backend.
 enum RequestBody<B> {
     Read(Bytes),
     Coming(B),
 }
 
-/// A refusal, as this client reads it.
+/// The error response in the client's format.
 fn refuse(parts: &Parts, status: &Status) -> Answer {
     respond::status(status, error_format(&parts.headers, parts.uri.query()))
 }
 
-async fn within(
+async fn with_timeout(
     limit: Duration,
     work: impl Future<Output = Result<Answer, Status>>,
 ) -> Result<Answer, Status> {
@@ -224,14 +228,14 @@ async fn within(
     }
 }
 
-/// What one request too many hears, word for word as upstream says it.
+/// The response to a request beyond the limit, as upstream words it.
 fn too_many() -> Answer {
     let mut answer = respond::text(429, "Too many requests, please try again later.\n");
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     answer
 }
 
-/// The `timeout` parameter, in Go's notation; never more than the server gives anybody.
+/// The `timeout` parameter, in Go's notation, capped at the server's request timeout.
 fn timeout(query: &Query, most: Duration) -> Result<Duration, Status> {
     let text = query.text("timeout");
     if matches!(text, "" | "0") {
@@ -246,11 +250,23 @@ fn timeout(query: &Query, most: Duration) -> Result<Duration, Status> {
     })
 }
 
-/// A path must fit the method and the resource's scope.
+/// False if a path does not fit the scope of a custom resource: such paths do not exist.
+fn is_custom_path(served: &Served, info: &RequestInfo, at: &ResourcePath) -> bool {
+    let across = matches!(info.verb, "list" | "watch") && at.name.is_empty();
+    served.custom().is_none()
+        || served.resource.namespaced != at.namespace.is_empty()
+        || (served.resource.namespaced && across)
+}
+
+/// Checks that a path fits the method and the resource's scope.
 fn check_scope(call: &Call, verb: &str) -> Result<(), Status> {
     let at = &call.at;
+    // Reviews and bindings are only created: there are no paths of single ones.
+    if !at.name.is_empty() && !call.served.resource.has_verb("get") && call.served.custom().is_none() {
+        return Err(Status::unknown_path());
+    }
     let mismatch = match verb {
-        "create" => !at.name.is_empty() && at.subresource.is_empty(),
+        "create" => !at.name.is_empty() && at.subresource.is_empty() && call.served.custom().is_none(),
         "update" | "patch" => at.name.is_empty(),
         _ => false,
     };
@@ -258,11 +274,8 @@ fn check_scope(call: &Call, verb: &str) -> Result<(), Status> {
     if mismatch || (across && matches!(verb, "create" | "deletecollection")) {
         return Err(Status::method_not_allowed());
     }
-    if let Some(why) = corten_api::names::path_segment_name(&at.name).first().filter(|_| !at.name.is_empty())
-    {
-        return Err(Status::bad_request(format!("Name parameter invalid: {:?}: {why}", at.name)));
-    }
-    let resource = call.served.resource;
+    check_name(&at.name)?;
+    let resource = &call.served.resource;
     let in_namespace = !call.at.namespace.is_empty();
     let fits = if resource.namespaced {
         in_namespace || (call.at.name.is_empty() && matches!(verb, "list" | "watch" | "deletecollection"))
@@ -272,6 +285,16 @@ fn check_scope(call: &Call, verb: &str) -> Result<(), Status> {
     if fits { Ok(()) } else { Err(Status::unknown_path()) }
 }
 
+/// Refuses a name that cannot be part of a path.
+pub(crate) fn check_name(name: &str) -> Result<(), Status> {
+    match corten_api::names::path_segment_name(name).first() {
+        Some(why) if !name.is_empty() => {
+            Err(Status::bad_request(format!("Name parameter invalid: {name:?}: {why}")))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn require_verb(call: &Call, verb: &str) -> Result<(), Status> {
     if call.served.resource.has_verb(verb) { Ok(()) } else { Err(Status::method_not_allowed()) }
 }
@@ -279,7 +302,11 @@ fn require_verb(call: &Call, verb: &str) -> Result<(), Status> {
 pub(crate) async fn dispatch(call: &mut Call, verb: &'static str) -> Result<Answer, Status> {
     let served = call.served.clone();
     if !call.at.subresource.is_empty() {
-        let found = served.resource.subresource(&call.at.subresource).ok_or_else(Status::unknown_path)?;
+        let found = served.resource.subresource(&call.at.subresource);
+        let found = found.ok_or_else(|| match served.custom() {
+            Some(_) => call.not_found(),
+            None => Status::unknown_path(),
+        })?;
         if !found.verbs.contains(&verb) {
             return Err(Status::method_not_allowed());
         }
@@ -287,10 +314,10 @@ pub(crate) async fn dispatch(call: &mut Call, verb: &'static str) -> Result<Answ
     }
     require_verb(call, verb)?;
     if served.cache.is_none() {
-        return crate::reviews::answer(call, verb).await;
+        return crate::virtual_resources::answer(call, verb).await;
     }
     match verb {
-        "get" => list::get(call),
+        "get" => list::get(call).await,
         "list" => list::list(call).await,
         "create" => write::create(call).await,
         "update" => write::update(call, "").await,
@@ -301,12 +328,12 @@ pub(crate) async fn dispatch(call: &mut Call, verb: &'static str) -> Result<Answ
     }
 }
 
-/// Errors come in the client's format where it names one that carries them.
+/// The format of errors: the client's, if it can encode them.
 fn error_format(headers: &HeaderMap, query: Option<&str>) -> Wanted {
     let query = Query::parse(query);
     let pretty = query.get("pretty");
-    let wanted = crate::negotiate::wanted(headers, pretty, false)
-        .or_else(|_| crate::negotiate::wanted(headers, pretty, true));
+    let of = |list| crate::negotiate::wanted(headers, pretty, list, Forms::ALL);
+    let wanted = of(false).or_else(|_| of(true));
     match wanted {
         Ok(wanted) if wanted.view != View::Object => {
             Wanted { format: Format::Json, view: View::Object, ..wanted }
@@ -316,14 +343,24 @@ fn error_format(headers: &HeaderMap, query: Option<&str>) -> Wanted {
     }
 }
 
-/// What clients are told of resources on their way out.
-fn deprecation(call: &Call) -> Option<&'static str> {
+/// True for errors of requests that upstream's router does not pass on: unknown paths, methods and media types.
+fn is_refused_by_route(status: &Status) -> bool {
+    match status.code {
+        405 => true,
+        406 | 415 => status.message.starts_with(&format!("{}: ", status.code)),
+        404 => status.message == Status::unknown_path().message,
+        _ => false,
+    }
+}
+
+/// The deprecation warning of a resource.
+fn deprecation(call: &Call) -> Option<&str> {
     match (call.served.group(), call.served.name()) {
         ("", "componentstatuses") => Some("v1 ComponentStatus is deprecated in v1.19+"),
         ("", "endpoints") => {
             Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
         }
-        _ => None,
+        _ => call.served.custom().and_then(|version| version.deprecation_warning()),
     }
 }
 
@@ -344,13 +381,13 @@ fn metric_key(served: &Served, info: &RequestInfo, at: &ResourcePath) -> Request
         (true, false) => "namespace",
         (true, true) => "cluster",
     };
-    let subresource = served.resource.subresource(&at.subresource).map_or("", |s| s.name);
-    let resource = served.resource;
+    let resource = &served.resource;
+    let subresource = resource.subresource(&at.subresource).map(|s| s.name.clone()).unwrap_or_default();
     RequestKey {
         verb,
-        group: resource.group,
-        version: resource.version,
-        resource: resource.name,
+        group: resource.group.clone(),
+        version: resource.version.clone(),
+        resource: resource.name.clone(),
         subresource,
         scope,
     }

@@ -1,4 +1,4 @@
-//! Which objects a list or watch is about: namespace, name, labels and fields.
+//! The filter of a list or watch: namespace, name, labels and fields.
 
 use corten_api::selector::{FieldSelector, LabelSelector};
 use corten_api::{Status, Str};
@@ -8,7 +8,7 @@ use crate::object::Object;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Filter {
-    /// Empty: all.
+    /// Empty for all namespaces.
     pub namespace: Str,
     labels: Option<LabelSelector>,
     fields: Vec<FieldCondition>,
@@ -29,7 +29,7 @@ enum FieldOf {
     Selectable(usize),
 }
 
-/// How many requirements a selector may have: each is held against every object of a list and every event of a watch.
+/// The limit of a selector's requirements: each is matched against every object of a list and every event of a watch.
 const MOST_REQUIREMENTS: usize = 1000;
 
 fn bounded(requirements: usize) -> Result<(), Status> {
@@ -42,7 +42,7 @@ fn bounded(requirements: usize) -> Result<(), Status> {
 }
 
 impl Filter {
-    /// Reads the selectors of a request on a resource.
+    /// Parses the selectors of a request on a resource.
     pub(crate) fn new(
         served: &Served,
         namespace: &Str,
@@ -69,7 +69,7 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Whether everything that matches has a value in a selectable field.
+    /// True if every object that matches has this value in a selectable field.
     pub(crate) fn requires(&self, served: &Served, field: &str, value: &str) -> bool {
         let Ok(FieldOf::Selectable(wanted)) = field_of(served, field) else { return false };
         let is_it = |condition: &FieldCondition| {
@@ -80,7 +80,7 @@ impl Filter {
         self.fields.iter().any(is_it)
     }
 
-    /// Adds the name a URL is about.
+    /// Adds the name in the URL.
     pub(crate) fn named(mut self, name: &Str) -> Filter {
         if !name.is_empty() {
             self.fields.push(FieldCondition { field: FieldOf::Name, equal: true, value: name.clone() });
@@ -88,9 +88,20 @@ impl Filter {
         self
     }
 
-    /// Whether anything but the namespace narrows it.
+    /// True if labels or fields are selected too.
     pub(crate) fn is_selective(&self) -> bool {
         self.labels.is_some() || !self.fields.is_empty()
+    }
+
+    /// The filter without the conditions that a conversion between versions can change the outcome of; `None` if there is no
+    /// such condition.
+    pub(crate) fn before_conversion(&self) -> Option<Filter> {
+        let is_content = |condition: &FieldCondition| matches!(condition.field, FieldOf::Selectable(_));
+        if self.labels.is_none() && !self.fields.iter().any(is_content) {
+            return None;
+        }
+        let fields = self.fields.iter().filter(|condition| !is_content(condition)).cloned().collect();
+        Some(Filter { namespace: self.namespace.clone(), labels: None, fields })
     }
 
     pub(crate) fn matches(&self, object: &Object) -> bool {
@@ -117,6 +128,13 @@ fn field_of(served: &Served, field: &str) -> Result<FieldOf, Status> {
         "metadata.namespace" if served.resource.namespaced => return Ok(FieldOf::Namespace),
         _ => {}
     }
+    if let Some(version) = served.custom() {
+        let stored = served.cache.as_ref().and_then(|cache| cache.form.custom.as_ref());
+        let position =
+            stored.filter(|_| version.selects_by(field)).and_then(|s| s.selectable_position(field));
+        let unsupported = || Status::bad_request(format!("field label not supported: {field}"));
+        return position.map(FieldOf::Selectable).ok_or_else(unsupported);
+    }
     let position = served.rules.selectable.iter().position(|s| s.label == field);
     position.map(FieldOf::Selectable).ok_or_else(|| Status::bad_request(unsupported(served, field)))
 }
@@ -141,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selectors_have_a_longest_length() {
+    fn selectors_with_too_many_requirements_are_rejected() {
         let requirements =
             |n: usize| LabelSelector::parse(&vec!["!a"; n].join(",")).unwrap().requirements().len();
         assert!(bounded(requirements(MOST_REQUIREMENTS)).is_ok());

@@ -1,32 +1,31 @@
-//! Large requests, away from the threads that serve all others.
+//! Large requests, on threads of their own.
 //!
-//! Reading, merging and validating an object takes time in proportion to its size, and does not pause: on a
-//! thread of the runtime, a few large requests would keep every other connection waiting. They are worked on by
-//! threads of their own, as many at once as the machine has processors, which also limits the memory they hold
-//! together. Whether a request is large is decided by what it sends and by the object it changes.
+//! Parsing, merging and validating an object takes time in proportion to its size, and does not yield: on a thread of the
+//! runtime, a few large requests would delay every other connection. They run on threads of their own, at most one per
+//! processor, which also limits the memory of all of them. A request is large by its body or by the object that it changes.
 //!
-//! *Invariant:* a request has its place until its work has ended, also when its client is gone or its time is
-//! over: work that began cannot be taken back. Half of the places are the most that one user has, so that the
-//! large requests of others do not stand in line behind all of theirs.
+//! *Invariant:* a request holds its slot until its work has ended, also after its client has disconnected or its deadline has
+//! passed: work that began cannot be cancelled. One user holds at most half of the slots, so that the large requests of other
+//! users do not wait for all of that user's.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use corten_api::Status;
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::call::Call;
 use crate::dispatch::dispatch;
 use crate::respond::Answer;
 
-/// A larger body is not read on a thread of the runtime.
+/// A larger body is not parsed on a thread of the runtime.
 const LARGE_BODY: usize = 64 * 1024;
 /// Nor is a larger object changed on one.
 const LARGE_OBJECT: usize = 256 * 1024;
-/// Nor is a patch applied whose size times that of the object is larger: each of its operations may move all
-/// that the object has.
+/// Nor is a patch applied whose size times that of the object is larger: each of its operations may move the whole
+/// object.
 const LARGE_PATCH: usize = 16 * 1024 * 16 * 1024;
 
 static LINES: LazyLock<Lines> = LazyLock::new(|| {
@@ -34,14 +33,14 @@ static LINES: LazyLock<Lines> = LazyLock::new(|| {
     Lines::new(processors.max(2))
 });
 
-/// Where large requests wait: first among those of their user, then among all.
+/// The queues of large requests: first that of their user, then that of all users.
 struct Lines {
     places: Arc<Semaphore>,
     share: usize,
     users: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
-/// The place of a request that is worked on.
+/// The slot of a request that is processed.
 struct Place {
     _of_all: Option<OwnedSemaphorePermit>,
     _of_user: Option<OwnedSemaphorePermit>,
@@ -58,13 +57,13 @@ impl Lines {
 
     async fn enter(&self, user: &str) -> Place {
         let own = self.line_of(user);
-        // Semaphores that are never closed.
+        // These semaphores are never closed.
         let of_user = own.acquire_owned().await.ok();
         let of_all = self.places.clone().acquire_owned().await.ok();
         Place { _of_all: of_all, _of_user: of_user }
     }
 
-    /// The line of a user; empty queues are dropped.
+    /// The queue of a user; empty queues are dropped.
     fn line_of(&self, user: &str) -> Arc<Semaphore> {
         let mut users = self.users.lock();
         users.retain(|_, line| Arc::strong_count(line) > 1);
@@ -72,7 +71,7 @@ impl Lines {
     }
 }
 
-/// Answers a request where its size belongs. The call comes back with what it was given to say.
+/// Handles a request on the runtime or, if it is large, on a thread of its own. Returns the call with its warnings.
 pub(crate) async fn answer(call: Call, verb: &'static str) -> (Call, Result<Answer, Status>) {
     let mut call = call;
     if !is_large(&call, verb) {
@@ -82,7 +81,7 @@ pub(crate) async fn answer(call: Call, verb: &'static str) -> (Call, Result<Answ
     let place = LINES.enter(&call.user.name).await;
     let (runtime, limit) = (Handle::current(), call.backend.limits.request_timeout);
     let work = move || {
-        // Where it waits, its deadline applies here too: nothing else cancels it once its client has disconnected.
+        // The deadline applies here too: nothing else cancels the wait once the client has disconnected.
         let ended = runtime.block_on(async { tokio::time::timeout(limit, dispatch(&mut call, verb)).await });
         let late = || Status::timeout("request did not complete within the allotted timeout", 0);
         (call, ended.unwrap_or_else(|_| Err(late())))
@@ -90,7 +89,7 @@ pub(crate) async fn answer(call: Call, verb: &'static str) -> (Call, Result<Answ
     work_on(place, work).await
 }
 
-/// Does work on a thread of its own, in a place that is free again once the work has ended.
+/// Runs work on a thread of its own, in a slot that is freed once the work has ended.
 async fn work_on<T: Send + 'static>(place: Place, work: impl FnOnce() -> T + Send + 'static) -> T {
     let worker = tokio::task::spawn_blocking(move || {
         let _place = place;
@@ -98,22 +97,44 @@ async fn work_on<T: Send + 'static>(place: Place, work: impl FnOnce() -> T + Sen
     });
     match worker.await {
         Ok(done) => done,
-        // It panicked, as it would have here.
+        // Propagates the panic, as if the work had run here.
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
 
-/// Does a user's large work apart from the runtime's threads. Not to be asked for in a place that is held already.
+/// Runs a user's large work on a thread of its own. Must not be called while a slot is held.
 pub(crate) async fn apart<T: Send + 'static>(user: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     work_on(LINES.enter(user).await, work).await
 }
 
+/// Runs work that may take long on this thread, after the runtime has handed its other tasks to another thread.
+pub(crate) fn blocking<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        // A test without threads, or no runtime at all.
+        _ => work(),
+    }
+}
+
+/// The resources whose expressions are compiled when they are written: the work is not in proportion to the body.
+const WITH_EXPRESSIONS: [(&str, &str); 4] = [
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
+    ("resource.k8s.io", "deviceclasses"),
+    ("resource.k8s.io", "resourceclaims"),
+    ("resource.k8s.io", "resourceclaimtemplates"),
+];
+
 fn is_large(call: &Call, verb: &str) -> bool {
-    // What is read has no use for a body, and finds out itself how large it is.
+    // Reads have no body, and determine the size of their response themselves.
     if matches!(verb, "get" | "list") {
         return false;
     }
     if call.body.len() > LARGE_BODY {
+        return true;
+    }
+    let has_expressions = WITH_EXPRESSIONS.contains(&(call.served.group(), call.served.name()));
+    let is_slow = has_expressions || call.served.custom().is_some_and(|version| version.is_slow());
+    if is_slow && matches!(verb, "create" | "update" | "patch") {
         return true;
     }
     if !matches!(verb, "update" | "patch") {
@@ -135,20 +156,20 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn work_that_is_given_up_keeps_its_place_until_it_has_ended() {
+    async fn cancelled_work_keeps_its_slot_until_it_has_ended() {
         let lines = Lines::new(2);
-        let (go_on, told) = mpsc::channel::<()>();
+        let (go_on, wait) = mpsc::channel::<()>();
         let place = lines.enter("bad").await;
-        let mut given_up = Box::pin(work_on(place, move || told.recv().is_ok()));
-        assert!(given_up.as_mut().now_or_never().is_none());
-        drop(given_up);
+        let mut cancelled = Box::pin(work_on(place, move || wait.recv().is_ok()));
+        assert!(cancelled.as_mut().now_or_never().is_none());
+        drop(cancelled);
         assert_eq!(lines.places.available_permits(), 1, "the thread works on and keeps its place");
         go_on.send(()).unwrap();
         let _both = lines.places.clone().acquire_many_owned(2).await.unwrap();
     }
 
     #[tokio::test]
-    async fn one_user_does_not_have_all_places() {
+    async fn one_user_does_not_get_all_slots() {
         let lines = Lines::new(4);
         let held = [lines.enter("bad").await, lines.enter("bad").await];
         let mut third = Box::pin(lines.enter("bad"));
@@ -159,6 +180,6 @@ mod tests {
         third.await;
         drop(other);
         drop(lines.line_of("else"));
-        assert_eq!(lines.users.lock().len(), 1, "who has nothing to do is forgotten");
+        assert_eq!(lines.users.lock().len(), 1, "users without requests are dropped");
     }
 }

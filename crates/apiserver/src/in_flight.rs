@@ -1,8 +1,7 @@
-//! How many requests are worked on at once. One too many is told to come back, rather than slowing down all.
+//! The limit of requests in flight. A request beyond it gets a `429`, rather than slowing down all others.
 //!
-//! Requests that take as long as their client likes (watches, logs, sessions) are not counted, and members of
-//! `system:masters` always get an answer. Fair queuing, when there is any, takes the place of [`Lanes::enter`]:
-//! it is asked at the same point, of the same request, and lets it in or does not.
+//! Long-running requests (watches, logs, sessions) are not counted, and members of `system:masters` are never limited. Fair
+//! queuing can replace [`Lanes::enter`]: it decides at the same point about the same request.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,16 +10,16 @@ use corten_auth::{MASTERS, User};
 
 use crate::request::RequestInfo;
 
-/// What a server takes on.
+/// The request limits of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Requests that only read; zero for no limit.
     pub read_only: usize,
     /// Requests that change something; zero for no limit.
     pub mutating: usize,
-    /// How long a request may take that is not a watch or a session.
+    /// The timeout of requests that are not long-running.
     pub request_timeout: Duration,
-    /// How long a watch lasts at least.
+    /// The minimum duration of a watch.
     pub min_request_timeout: Duration,
 }
 
@@ -35,7 +34,7 @@ impl Default for Limits {
     }
 }
 
-/// Requests of one sort.
+/// The requests of one kind: read-only or mutating.
 struct Lane {
     limit: usize,
     running: AtomicUsize,
@@ -47,11 +46,11 @@ pub(crate) struct Lanes {
     mutating: Lane,
 }
 
-/// The place of a request among those that are worked on.
+/// A request in flight, counted until it is dropped.
 #[must_use]
 pub(crate) struct Place<'a>(Option<&'a Lane>);
 
-/// There is no place.
+/// The limit is reached.
 #[derive(Debug)]
 pub(crate) struct Full;
 
@@ -72,7 +71,7 @@ impl Lanes {
         Lanes { read_only: Lane::new(limits.read_only), mutating: Lane::new(limits.mutating) }
     }
 
-    /// Finds a place for a request.
+    /// Counts a request as in flight, if the limit allows it.
     pub(crate) fn enter(&self, user: &User, info: &RequestInfo) -> Result<Place<'_>, Full> {
         if is_long_running(info) {
             return Ok(Place(None));
@@ -89,7 +88,7 @@ impl Lanes {
         Err(Full)
     }
 
-    /// Sort, how many are worked on, how many were turned away.
+    /// Per kind: its name, the requests in flight, and the requests that were rejected.
     pub(crate) fn counts(&self) -> [(&'static str, usize, usize); 2] {
         [("mutating", &self.mutating), ("readOnly", &self.read_only)].map(|(name, lane)| {
             (name, lane.running.load(Ordering::Relaxed), lane.refused.load(Ordering::Relaxed))
@@ -105,7 +104,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Whether a request takes as long as its client likes.
+/// True for long-running requests, which last as long as their client wants.
 pub(crate) fn is_long_running(info: &RequestInfo) -> bool {
     let subresource = info.resource.as_ref().map_or("", |at| at.subresource.as_str());
     matches!(info.verb, "watch" | "proxy")
@@ -135,7 +134,7 @@ mod tests {
         assert!(lanes.enter(&alice, &get).is_err(), "a third reader");
         assert!(lanes.enter(&admin, &get).is_ok(), "masters always get an answer");
         let log = info(&Method::GET, "/api/v1/namespaces/n/pods/p/log");
-        assert!(lanes.enter(&alice, &log).is_ok(), "nobody counts sessions");
+        assert!(lanes.enter(&alice, &log).is_ok(), "sessions are not counted");
         let writer = lanes.enter(&alice, &post).ok();
         assert!(writer.is_some() && lanes.enter(&alice, &post).is_err(), "writers have their own");
         assert_eq!(lanes.counts(), [("mutating", 1, 1), ("readOnly", 2, 1)]);

@@ -1,8 +1,8 @@
 //! The API server: filters, verbs, watch cache, discovery, over TLS.
 //!
-//! A request is authenticated and authorized before anything else happens to it, decoded, prepared,
-//! validated, committed to the store and only then acknowledged. Reads come from the watch caches, which
-//! the store feeds before it acknowledges a write. Never in here: anything a controller would do.
+//! A request is first authenticated and authorized, then decoded, admitted, prepared, validated, committed to the store, and
+//! only then acknowledged. Reads come from the watch caches, which the store updates before it acknowledges a write. Never in
+//! here: the work of controllers.
 
 mod access_reviews;
 mod admission;
@@ -14,32 +14,43 @@ mod bootstrap;
 mod cache;
 mod call;
 mod catalog;
+mod column_descriptions;
 mod compress;
 mod connect;
+mod crd;
 mod decode;
 mod dispatch;
 mod endpoints;
-mod events;
+mod event_leases;
 mod filter;
+#[doc(hidden)]
+pub mod fuzz;
 mod heavy;
 mod in_flight;
 mod listen;
 mod local;
+#[cfg(test)]
+#[path = "../../api/tests/bounds/meter.rs"]
+mod meter;
 mod metrics;
 mod negotiate;
 mod object;
-mod options;
 mod random;
-mod reading;
+mod recent_writes;
+mod rendered;
 mod request;
+mod request_body;
 mod resource_metrics;
 mod respond;
-mod reviews;
 mod tls;
 mod verbs;
 mod version;
+mod virtual_resources;
 mod warnings;
+mod watcher;
+mod webhook_client;
 mod websocket;
+mod write_options;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -61,7 +72,7 @@ pub use connect::TlsError as KubeletTlsError;
 pub use corten_api::time::go_duration;
 pub use in_flight::Limits;
 pub use local::Handle;
-use reading::Readers;
+use request_body::Readers;
 pub use tls::TlsError;
 
 use allocation::Allocators;
@@ -73,40 +84,40 @@ use in_flight::Lanes;
 use metrics::Metrics;
 use tls::ClientCertificates;
 
-/// Why the server cannot run.
+/// A failure to start the server.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("TLS cannot be set up")]
+    #[error("cannot configure TLS")]
     Tls(#[source] TlsError),
-    #[error("TLS to kubelets cannot be set up")]
+    #[error("cannot configure TLS for kubelet connections")]
     Kubelets(#[source] KubeletTlsError),
-    #[error("the fresh cluster could not be set up: {0}")]
+    #[error("cannot create bootstrap objects: {0}")]
     Bootstrap(String),
-    #[error("the listening socket has no address")]
+    #[error("cannot read address of API server listener")]
     Address(#[source] std::io::Error),
 }
 
-/// What a server is made of.
+/// The configuration of a server.
 pub struct Options {
     pub pki: ServerPki,
     pub authentication: AuthenticationOptions,
     pub store: Store,
-    /// Where others reach it; `None` if only parts of the same process do.
+    /// The listener for network clients; `None` if all clients are in this process.
     pub listener: Option<TcpListener>,
     pub clock: Clock,
     pub runtime_config: RuntimeConfig,
     pub admission_plugins: AdmissionPlugins,
     pub authorization_modes: AuthorizationModes,
-    /// The address clients are told to use.
+    /// The address that clients use.
     pub advertised: SocketAddr,
-    /// Where pods reach this server; `None` if nowhere.
+    /// The address of this server in the endpoints of the `kubernetes` service; `None` for no endpoint.
     pub endpoint: Option<SocketAddr>,
     pub service_ranges: ServiceRanges,
     pub node_ports: PortRange,
     pub limits: Limits,
-    /// Whether it asks kubelets what nodes and pods use, and tells.
+    /// True to scrape kubelets and to serve `metrics.k8s.io`.
     pub resource_metrics: bool,
-    /// The flags the server was started with, by name, for people to look at.
+    /// The flags that the server was started with, by name, for `/flagz`.
     pub flags: Vec<(String, String)>,
 }
 
@@ -115,7 +126,7 @@ pub struct Server {
     metrics: Metrics,
     health: Health,
     client_certificates: ClientCertificates,
-    /// Where everybody reaches it who asks for that, pods above all.
+    /// The server address in discovery and in the URI of token keys: the endpoint for pods, if there is one.
     advertised: String,
     port: u16,
     endpoint: Option<SocketAddr>,
@@ -127,16 +138,17 @@ pub struct Server {
     stop: watch::Receiver<bool>,
 }
 
-/// A server that answers requests until it is stopped.
+/// A running server.
 pub struct Running {
     server: Arc<Server>,
     stop: watch::Sender<bool>,
     task: Option<tokio::task::JoinHandle<()>>,
-    keeper: tokio::task::JoinHandle<()>,
+    reconciler: tokio::task::JoinHandle<()>,
+    definitions: tokio::task::JoinHandle<()>,
     scraper: Option<tokio::task::JoinHandle<()>>,
 }
 
-/// Loads the stored objects, fills a fresh cluster and starts to answer.
+/// Loads the stored objects, creates the bootstrap objects and starts to serve.
 pub async fn start(options: Options) -> Result<Running, StartError> {
     let (config, client_certificates) =
         tls::configure(&options.pki, &options.authentication).map_err(StartError::Tls)?;
@@ -152,7 +164,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
             store: options.store,
             authorizer,
             admission: admission::Admission::new(&options.admission_plugins),
-            event_leases: events::EventLeases::default(),
+            event_leases: event_leases::EventLeases::default(),
             allocators: Allocators::new(&options.service_ranges, options.node_ports),
             limits: options.limits,
             authentication: Authentication::new(options.authentication),
@@ -171,28 +183,32 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         flags: options.flags,
         stop: stopping.clone(),
     });
-    server.backend.authentication.follow_use(Arc::downgrade(&server));
+    server.backend.authentication.start_use_recorder(Arc::downgrade(&server));
     bootstrap::run(&server).await.map_err(|failure| StartError::Bootstrap(failure.to_string()))?;
     server.health.set_ready();
     let acceptor = TlsAcceptor::from(Arc::new(config));
-    let keeper = tokio::spawn(bootstrap::keep(server.clone()));
-    let scraper = options.resource_metrics.then(|| tokio::spawn(resource_metrics::follow(server.clone())));
+    let reconciler = tokio::spawn(bootstrap::reconcile_on_changes(server.clone()));
+    let definitions = tokio::spawn(crd::run(server.clone()));
+    let scraper =
+        options.resource_metrics.then(|| tokio::spawn(resource_metrics::scrape_kubelets(server.clone())));
     let task = options
         .listener
         .map(|listener| tokio::spawn(listen::serve(server.clone(), listener, acceptor, stopping)));
-    Ok(Running { server, stop, task, keeper, scraper })
+    Ok(Running { server, stop, task, reconciler, definitions, scraper })
 }
 
 impl Running {
-    /// Stops taking requests, lets those in flight end, and closes the store.
+    /// Stops accepting requests, waits for those in flight, and closes the store.
     pub async fn stop(self) {
-        self.keeper.abort();
+        self.reconciler.abort();
+        self.definitions.abort();
         if let Some(scraper) = &self.scraper {
             scraper.abort();
         }
-        // It ends at once, by being told to.
-        let _ = self.keeper.await;
-        bootstrap::withdraw(&self.server).await;
+        // It was aborted, so it ends at once.
+        let _ = self.reconciler.await;
+        let _ = self.definitions.await;
+        bootstrap::remove_endpoint(&self.server).await;
         self.server.health.set_stopping();
         self.stop.send_replace(true);
         if let Some(task) = self.task {

@@ -1,17 +1,17 @@
-//! Connections: accept, TLS handshake, HTTP/1.1 or HTTP/2, until told to stop.
+//! Connections: accept, TLS handshake, HTTP/1.1 or HTTP/2, until the server stops.
 //!
-//! Nothing a peer does or leaves undone can hold resources for long: handshakes, first requests and headers have
-//! deadlines, dead peers are found by keep-alive, and stopping waits only so long for requests in flight. An address has a
-//! share of all connections. What a connection of HTTP/2 may ask for at once is bounded, streams that are reset before they
-//! are answered are counted, and an HTTP/2 client that gets a 401 has to reconnect, as with upstream.
+//! A peer cannot hold resources for long: handshakes, first requests and headers have deadlines, keep-alive finds dead
+//! peers, and stopping waits for requests in flight only up to a timeout. The connections of one address are limited. An
+//! HTTP/2 connection has a limit of concurrent streams, streams that are reset before their response are counted, and an
+//! HTTP/2 client that gets a 401 has to reconnect, as with upstream.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use corten_base::{ConnectionLimits, Connections};
-
+use corten_base::ConnectionLimits;
+use corten_serving::accept::accept_until;
 use http::{StatusCode, Version};
 use hyper::Request;
 use hyper::body::Incoming;
@@ -27,25 +27,25 @@ use crate::authentication::Peer;
 use crate::respond::Answer;
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long it may take until there is a first request, as upstream has it for headers.
+/// The deadline of a connection's first request, upstream's for headers.
 const FIRST_REQUEST: Duration = Duration::from_secs(32);
-/// Also how long an idle connection is kept.
+/// The deadline of a request's headers, which also limits idle connections.
 const HEADERS: Duration = Duration::from_secs(120);
 const TCP_KEEP_ALIVE: Duration = Duration::from_secs(30);
 const H2_PING: Duration = Duration::from_secs(30);
 const H2_PING_ANSWER: Duration = Duration::from_secs(20);
-/// The head of a request; the longest are those with selectors or tokens in them.
+/// The size limit of a request's head; selectors and tokens make the longest.
 const H1_HEAD: usize = 256 << 10;
 const H1_HEADERS: usize = 100;
 const H2_HEAD: u32 = 64 << 10;
 const H2_STREAMS: u32 = 250;
-/// Streams that are reset before they are looked at: with more than these, the connection is closed.
+/// The limit of streams that are reset before they are handled; beyond it the connection is closed.
 const H2_PENDING_RESETS: usize = 20;
-/// Streams that are reset here, because what came on them was wrong.
+/// The limit of streams that this server resets because of protocol errors.
 const H2_ERROR_RESETS: usize = 256;
-/// What is kept for a client that does not read, by stream.
+/// The send buffer of one stream, for a client that does not read.
 const H2_UNREAD: usize = 128 << 10;
-/// How long requests in flight may take to end.
+/// The shutdown timeout of requests in flight.
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// Serves until `stop` turns true and the connections are drained.
@@ -55,35 +55,12 @@ pub(crate) async fn serve(
     acceptor: TlsAcceptor,
     mut stop: watch::Receiver<bool>,
 ) {
-    let (alive, mut all_gone) = tokio::sync::mpsc::channel::<()>(1);
-    let connections = Connections::new(ConnectionLimits::of_descriptors(corten_sys::limits::descriptors()));
-    loop {
-        let (stream, address) = tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    // Out of descriptors, most likely: give the others a chance to end.
-                    tracing::warn!(%error, "accept failed");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    continue;
-                }
-            },
-            () = stopped(&mut stop) => break,
-        };
-        let Some(place) = connections.enter(address.ip()) else {
-            tracing::debug!(%address, "too many connections");
-            continue;
-        };
-        let (server, acceptor, stop, alive) = (server.clone(), acceptor.clone(), stop.clone(), alive.clone());
-        tokio::spawn(async move {
-            connection(server, stream, acceptor, stop).await;
-            drop((alive, place));
-        });
-    }
-    drop((listener, alive));
-    if tokio::time::timeout(DRAIN, all_gone.recv()).await.is_err() {
-        tracing::warn!("some connections did not end in time");
-    }
+    let limits = ConnectionLimits::of_descriptors(corten_sys::limits::descriptors());
+    let stop_connections = stop.clone();
+    accept_until(listener, limits, stopped(&mut stop), DRAIN, |stream, _| {
+        Some(connection(server.clone(), stream, acceptor.clone(), stop_connections.clone()))
+    })
+    .await;
 }
 
 async fn connection(
@@ -93,13 +70,13 @@ async fn connection(
     stop: watch::Receiver<bool>,
 ) {
     prepare(&stream);
-    // On the heap, so that its room is free again once the handshake is over.
+    // On the heap, so that its memory is freed after the handshake.
     let handshake = Box::pin(tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)));
     let stream = match handshake.await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             server.metrics.handshake_errors.fetch_add(1, Ordering::Relaxed);
-            tracing::debug!(%error, "TLS handshake failed");
+            tracing::debug!(err = %error, "TLS handshake failed");
             return;
         }
         Err(_) => return,
@@ -113,46 +90,46 @@ async fn connection(
     let course = Arc::new(Course::default());
     let service = Requests { server, peer: Arc::new(peer), course: course.clone() };
     let (io, end) = (TokioIo::new(stream), End { stop, course });
-    // Each on the heap for itself: an idle connection does not carry the room of the other protocol.
+    // Each on the heap of its own: an idle connection does not hold the memory of the other protocol.
     let ended =
         if h2 { Box::pin(http2(io, service, end)).await } else { Box::pin(http1(io, service, end)).await };
     if let Err(error) = ended {
-        tracing::debug!(%error, "connection ended");
+        tracing::debug!(err = %error, "connection failed");
     }
 }
 
-/// Ends when the server is told to stop.
+/// Waits until the server stops.
 pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // A sender that is gone means the same.
+    // A dropped sender means the same.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
 fn prepare(stream: &TcpStream) {
     let keep_alive = socket2::TcpKeepalive::new().with_time(TCP_KEEP_ALIVE).with_interval(TCP_KEEP_ALIVE);
-    // A socket that cannot be tuned still works.
+    // The connection works without these options too.
     let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&keep_alive);
     let _ = stream.set_nodelay(true);
 }
 
-/// What has become of a connection.
+/// The state of a connection.
 #[derive(Default)]
 struct Course {
-    /// Whether there was a request.
+    /// True once there was a request.
     used: AtomicBool,
-    /// Told when a request was not believed.
+    /// Notified when a request was not authenticated.
     disbelieved: Notify,
 }
 
-/// When a connection ends, but for what its peer does.
+/// The reasons to close a connection that do not come from its peer.
 struct End {
     stop: watch::Receiver<bool>,
     course: Arc<Course>,
 }
 
 enum Why {
-    /// The server stops, or the peer is not believed: what is under way is finished.
+    /// The server stops, or the peer is not authenticated: requests in flight are finished.
     Over,
-    /// Nothing ever came.
+    /// No request arrived in time.
     Unused,
 }
 
@@ -177,7 +154,7 @@ impl End {
     }
 }
 
-/// Drives a connection until it ends, or until its requests have ended once it is to end.
+/// Drives a connection until its peer closes it, or shuts it down gracefully for one of the reasons in `End`.
 macro_rules! drive {
     ($connection:expr, $end:expr) => {{
         let mut connection = std::pin::pin!($connection);
@@ -228,7 +205,7 @@ async fn http2(
     drive!(builder.serve_connection(io, service), end)
 }
 
-/// What answers the requests of one connection.
+/// The service that handles the requests of one connection.
 struct Requests {
     server: Arc<Server>,
     peer: Arc<Peer>,
@@ -238,13 +215,13 @@ struct Requests {
 impl Service<Request<Incoming>> for Requests {
     type Response = Answer;
     type Error = std::convert::Infallible;
-    /// On the heap, so that an idle connection does not carry the room a request needs.
+    /// On the heap, so that an idle connection does not hold the memory of a request.
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let (server, peer, course) = (self.server.clone(), self.peer.clone(), self.course.clone());
         course.used.store(true, Ordering::Relaxed);
-        // As upstream: with HTTP/2, where one connection carries many requests at once.
+        // As upstream: only with HTTP/2, where one connection carries many concurrent requests.
         let is_http2 = request.version() == Version::HTTP_2;
         Box::pin(async move {
             let answer = server.handle(request, &peer).await;

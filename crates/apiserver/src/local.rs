@@ -1,7 +1,10 @@
-//! The server as a function: what parts of the same process speak to it through. The same way as every other
-//! request takes, without sockets; a watch hands over the very bytes that the server keeps.
+//! The in-process transport: clients in the same process call the server as a function.
+//!
+//! A request takes the same path as one from the network (authentication, authorization, admission), without sockets. A
+//! watch returns the bytes that the server keeps, without a copy.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,26 +16,23 @@ use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
-use tokio::sync::watch;
 
 use crate::authentication::Peer;
-use crate::cache::{Cache, Change, Follower};
+use crate::cache::{Change, Event, InProcessWatcher};
 use crate::catalog::Served;
 use crate::filter::Filter;
 use crate::object::Object;
+use crate::watcher::Watcher;
 use crate::{Running, Server, authorization, respond};
 
-/// Events taken from a cache in one go.
-const BATCH: usize = 256;
-
-/// A way to the server with one identity.
+/// The in-process transport of one user.
 #[derive(Clone)]
 struct Local {
     server: Arc<Server>,
     user: Arc<User>,
 }
 
-/// What can be asked for ways to a server of this process.
+/// A handle to a server in this process, which makes transports to it.
 #[derive(Clone)]
 pub struct Handle {
     server: Arc<Server>,
@@ -43,14 +43,14 @@ impl Running {
         Handle { server: self.server.clone() }
     }
 
-    /// A way to this server for a part of the same process.
+    /// A transport to this server for a client in the same process, with an identity.
     pub fn transport(&self, name: &str, groups: &[&str]) -> Arc<dyn Transport> {
         self.handle().transport(name, groups)
     }
 }
 
 impl Handle {
-    /// A way to the server in an identity.
+    /// A transport to the server with an identity.
     pub fn transport(&self, name: &str, groups: &[&str]) -> Arc<dyn Transport> {
         let groups = groups.iter().copied().chain([AUTHENTICATED]).map(str::to_owned).collect();
         let user = Arc::new(User { name: name.to_owned(), groups, ..User::default() });
@@ -62,9 +62,9 @@ impl Transport for Local {
     fn call(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, Error>> {
         let local = self.clone();
         Box::pin(async move {
-            let peer = Peer::Known(local.user.clone());
-            let answer = local.server.handle_local(request.map(Full::new), &peer).await;
-            let (parts, body) = answer.into_parts();
+            let peer = Peer::InProcess(local.user.clone());
+            let response = local.server.handle(request.map(Full::new), &peer).await;
+            let (parts, body) = response.into_parts();
             let body = body.collect().await.map_err(Error::transport)?.to_bytes();
             Ok(Response::from_parts(parts, body))
         })
@@ -72,16 +72,17 @@ impl Transport for Local {
 
     fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<EventStream, Error>> {
         let local = self.clone();
-        Box::pin(async move { Ok(local.follow(&request)?) })
+        Box::pin(async move { Ok(local.watch_events(&request)?) })
     }
 }
 
 impl Local {
-    fn follow(&self, request: &WatchRequest) -> Result<EventStream, Status> {
+    /// Authorizes a watch and starts it.
+    fn watch_events(&self, request: &WatchRequest) -> Result<EventStream, Status> {
         let backend = &self.server.backend;
         let kind = &request.kind;
         let selector = FieldSelector::parse(&kind.fields).map_err(|e| Status::bad_request(e.to_string()))?;
-        let asked = Attributes {
+        let attributes = Attributes {
             user: &self.user,
             verb: "watch",
             namespace: &request.namespace,
@@ -94,60 +95,52 @@ impl Local {
             field_selector: (!kind.fields.is_empty()).then_some(&selector),
             label_selector: None,
         };
-        if let Decision::Deny(why) | Decision::NoOpinion(why) = authorization::authorize(backend, &asked) {
+        if let Decision::Deny(why) | Decision::NoOpinion(why) = authorization::authorize(backend, &attributes)
+        {
             return Err(Status::forbidden(&kind.group, &kind.plural, "", why));
         }
         let served =
             backend.catalog.get(&kind.group, &kind.version, &kind.plural).ok_or_else(Status::unknown_path)?;
         let cache = served.cache.clone().ok_or_else(Status::method_not_allowed)?;
-        let mut watcher = Watcher {
-            _following: cache.follower(),
-            progress: cache.progress(),
-            stop: self.server.stop.clone(),
-            filter: Filter::new(&served, &request.namespace, "", &kind.fields)?,
-            cursor: 0,
+        let filter = Filter::new(&served, &request.namespace, "", &kind.fields)?;
+        let mut stream = WatchStream {
+            _counted: cache.count_in_process_watcher(),
+            watcher: Watcher::new(cache, filter, self.server.stop.clone()),
             ready: VecDeque::new(),
             served,
-            cache,
         };
         match request.after.parse() {
-            Ok(revision) => watcher.cursor = revision,
-            Err(_) => watcher.begin(),
+            Ok(revision) => stream.watcher.start_after(revision),
+            Err(_) => stream.begin_with_state(),
         }
-        watcher.progress.mark_changed();
-        let events = stream::unfold(watcher, async |mut watcher| {
-            let event = watcher.next().await?;
-            Some((event.map_err(Error::from), watcher))
+        let events = stream::unfold(stream, async |mut stream| {
+            let event = stream.next().await?;
+            Some((event.map_err(Error::from), stream))
         });
         Ok(events.boxed())
     }
 }
 
-/// A request for the one object of a name names it, however it says so.
+/// The name in the field selector `metadata.name=…`, which authorization treats as the request's name.
 fn name_in(selector: &FieldSelector) -> &str {
     let named = selector.requirements().iter().find(|r| r.equal && r.field == "metadata.name");
     named.map_or("", |requirement| requirement.value.as_str())
 }
 
-struct Watcher {
-    _following: Follower,
+/// The stream of one in-process watch.
+struct WatchStream {
+    _counted: InProcessWatcher,
+    watcher: Watcher,
     served: Arc<Served>,
-    cache: Arc<Cache>,
-    progress: watch::Receiver<u64>,
-    stop: watch::Receiver<bool>,
-    filter: Filter,
-    /// Everything up to here has been taken.
-    cursor: u64,
     ready: VecDeque<WatchEvent>,
 }
 
-impl Watcher {
-    /// Starts with everything there is.
-    fn begin(&mut self) {
-        let snapshot = self.cache.snapshot(&self.filter.namespace, None);
-        self.cursor = snapshot.revision;
-        let wanted = snapshot.objects.iter().filter(|object| self.filter.matches(object));
-        self.ready = wanted.map(|object| WatchEvent::Present(self.seen(object))).collect();
+impl WatchStream {
+    /// Begins with all objects that match and the bookmark that ends them.
+    fn begin_with_state(&mut self) {
+        let snapshot = self.watcher.snapshot();
+        self.ready =
+            snapshot.objects.iter().map(|object| WatchEvent::Present(seen(&self.served, object))).collect();
         let version = snapshot.revision.to_string();
         self.ready.push_back(WatchEvent::Bookmark { version, ends_initial: true });
     }
@@ -158,47 +151,38 @@ impl Watcher {
             if let Some(event) = self.ready.pop_front() {
                 return Some(Ok(event));
             }
-            if let Err(status) = self.take().await {
+            if let Err(status) = self.read_events().await {
                 return Some(Err(status));
             }
-            if self.ready.is_empty() {
-                tokio::select! {
-                    changed = self.progress.changed() => changed.ok()?,
-                    () = crate::listen::stopped(&mut self.stop) => return None,
-                }
+            if self.ready.is_empty() && !self.watcher.changed().await {
+                return None;
             }
         }
     }
 
-    /// Takes the changes after the cursor.
-    async fn take(&mut self) -> Result<(), Status> {
-        self.progress.mark_unchanged();
-        let (events, reached) = self.cache.follow(self.cursor, BATCH).await?;
-        for event in &events {
-            let Some(change) = event.seen_through(|object| self.filter.matches(object)) else { continue };
-            let seen = self.seen(event.object(change));
-            self.ready.push_back(match change {
+    async fn read_events(&mut self) -> Result<(), Status> {
+        let (served, ready) = (&self.served, &mut self.ready);
+        let take = |event: &Arc<Event>, change| {
+            let seen = seen(served, event.object(change));
+            ready.push_back(match change {
                 Change::Added | Change::Modified => WatchEvent::Present(seen),
                 Change::Deleted => WatchEvent::Deleted { last: seen, revision: event.revision },
             });
-        }
-        if events.len() >= BATCH {
-            self.progress.mark_changed();
-        }
-        self.cursor = self.cursor.max(reached);
-        Ok(())
+            ControlFlow::Continue(())
+        };
+        self.watcher.read_events(take).await
     }
+}
 
-    /// An object in the version it was asked for in: nearly always the stored bytes themselves.
-    fn seen(&self, stored: &Object) -> Seen {
-        if self.served.is_stored_form {
-            return Seen { text: stored.json.clone(), tree: stored.recent() };
+/// An object in the requested version: nearly always the stored bytes themselves.
+fn seen(served: &Served, stored: &Object) -> Seen {
+    if served.is_stored_form && !stored.is_foreign {
+        return Seen { text: stored.json.clone(), tree: stored.written_tree.get() };
+    }
+    match respond::shown_tree(served, &stored.json) {
+        Ok(tree) => {
+            Seen { text: corten_api::json::write_to_string(&tree).into(), tree: Some(Arc::new(tree)) }
         }
-        match respond::served_tree(&self.served, &stored.json) {
-            Ok(tree) => {
-                Seen { text: corten_api::json::write_to_string(&tree).into(), tree: Some(Arc::new(tree)) }
-            }
-            Err(_) => stored.json.clone().into(),
-        }
+        Err(_) => stored.json.clone().into(),
     }
 }

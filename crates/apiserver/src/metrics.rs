@@ -1,12 +1,13 @@
-//! The numbers behind `/metrics`, under upstream's names, in Prometheus' text form.
+//! The metrics of `/metrics`, with upstream's names, in Prometheus' text format.
 //!
-//! Counting must cost next to nothing: one short lock per request.
+//! Counting must be cheap: one short lock per request.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use corten_api::Str;
+use corten_serving::metrics::{Exposition, Histogram, Kind};
 use parking_lot::Mutex;
 
 use crate::allocation;
@@ -17,23 +18,26 @@ use crate::in_flight::Lanes;
 const BUCKETS: [f64; 18] =
     [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
 
-/// What a request was, as metrics group it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// The labels of a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RequestKey {
     pub verb: &'static str,
-    pub group: &'static str,
-    pub version: &'static str,
-    pub resource: &'static str,
-    pub subresource: &'static str,
+    pub group: Str,
+    pub version: Str,
+    pub resource: Str,
+    pub subresource: Str,
     pub scope: &'static str,
 }
 
-#[derive(Default)]
 struct RequestStats {
     by_code: BTreeMap<u16, u64>,
-    buckets: [u64; BUCKETS.len()],
-    count: u64,
-    sum: f64,
+    durations: Histogram,
+}
+
+impl Default for RequestStats {
+    fn default() -> RequestStats {
+        RequestStats { by_code: BTreeMap::new(), durations: Histogram::new(&BUCKETS) }
+    }
 }
 
 pub(crate) struct Metrics {
@@ -56,55 +60,49 @@ impl Metrics {
     }
 
     pub(crate) fn count(&self, key: RequestKey, code: u16, took: Duration) {
-        let seconds = took.as_secs_f64();
         let mut requests = self.requests.lock();
         let stats = requests.entry(key).or_default();
         *stats.by_code.entry(code).or_default() += 1;
-        stats.count += 1;
-        stats.sum += seconds;
-        if let Some(bucket) = BUCKETS.iter().position(|limit| seconds <= *limit) {
-            stats.buckets[bucket] += 1;
-        }
+        stats.durations.observe(took.as_secs_f64());
     }
 
-    /// Everything, as Prometheus reads it.
+    /// All metrics, in Prometheus' text format.
     pub(crate) fn render(&self, backend: &Backend, lanes: &Lanes) -> String {
         let mut out = Exposition::default();
         self.render_requests(&mut out);
         let [running, refused] = ["apiserver_current_inflight_requests", "apiserver_dropped_requests_total"];
-        out.family(running, "gauge", "Requests being served, by kind.");
+        out.family(running, Kind::Gauge, "Requests being served, by kind.");
         for (kind, count, _) in lanes.counts() {
             out.sample(running, &[("request_kind", kind)], count);
         }
-        out.family(refused, "counter", "Requests turned away because there were too many, by kind.");
+        out.family(refused, Kind::Counter, "Requests turned away because there were too many, by kind.");
         for (kind, _, count) in lanes.counts() {
             out.sample(refused, &[("request_kind", kind)], count);
         }
-        out.family("apiserver_longrunning_requests", "gauge", "Watches being served.");
+        out.family("apiserver_longrunning_requests", Kind::Gauge, "Watches being served.");
         out.sample(
             "apiserver_longrunning_requests",
             &[("verb", "WATCH")],
             self.watches.load(Ordering::Relaxed),
         );
         for name in ["apiserver_storage_objects", "apiserver_resource_objects"] {
-            out.family(name, "gauge", "Stored objects, by resource.");
-            let mut caches: Vec<_> = backend.catalog.caches().collect();
-            caches.sort_by_key(|c| (c.form.rules.group, c.form.rules.resource));
+            out.family(name, Kind::Gauge, "Stored objects, by resource.");
+            let mut caches: Vec<_> = backend.catalog.caches();
+            caches.sort_by(|a, b| (&a.form.group, &a.form.resource).cmp(&(&b.form.group, &b.form.resource)));
             for cache in caches {
-                let rules = cache.form.rules;
-                let labels = [("group", rules.group), ("resource", rules.resource)];
+                let labels = [("group", cache.form.group.as_str()), ("resource", &cache.form.resource)];
                 out.sample(name, &labels, cache.len());
             }
         }
         out.family(
             "apiserver_watch_cache_resource_version",
-            "gauge",
+            Kind::Gauge,
             "The revision the caches have reached.",
         );
         out.sample("apiserver_watch_cache_resource_version", &[], backend.store.revision());
         out.family(
             "apiserver_tls_handshake_errors_total",
-            "counter",
+            Kind::Counter,
             "Connections whose TLS handshake failed.",
         );
         out.sample(
@@ -114,20 +112,20 @@ impl Metrics {
         );
         out.family(
             "apiserver_request_panics_total",
-            "counter",
+            Kind::Counter,
             "Requests answered with an error after a panic.",
         );
         out.sample("apiserver_request_panics_total", &[], self.panics.load(Ordering::Relaxed));
         render_allocation(&mut out, backend);
         self.render_process(&mut out);
-        out.text
+        out.finish()
     }
 
     fn render_requests(&self, out: &mut Exposition) {
         let requests = self.requests.lock();
         out.family(
             "apiserver_request_total",
-            "counter",
+            Kind::Counter,
             "Requests, by what they were about and how they ended.",
         );
         for (key, stats) in requests.iter() {
@@ -139,26 +137,14 @@ impl Metrics {
             }
         }
         let name = "apiserver_request_duration_seconds";
-        out.family(name, "histogram", "How long requests took.");
+        out.family(name, Kind::Histogram, "How long requests took.");
         for (key, stats) in requests.iter() {
-            let mut below = 0;
-            for (limit, count) in BUCKETS.iter().zip(stats.buckets) {
-                below += count;
-                let limit = limit.to_string();
-                let mut labels = key.labels();
-                labels.push(("le", &limit));
-                out.sample(&format!("{name}_bucket"), &labels, below);
-            }
-            let mut labels = key.labels();
-            labels.push(("le", "+Inf"));
-            out.sample(&format!("{name}_bucket"), &labels, stats.count);
-            out.sample(&format!("{name}_sum"), &key.labels(), stats.sum);
-            out.sample(&format!("{name}_count"), &key.labels(), stats.count);
+            out.histogram(name, &key.labels(), &stats.durations);
         }
     }
 
     fn render_process(&self, out: &mut Exposition) {
-        out.family("kubernetes_build_info", "gauge", "What this is.");
+        out.family("kubernetes_build_info", Kind::Gauge, "What this is.");
         let labels = [
             ("git_version", crate::version::GIT_VERSION),
             ("major", crate::version::MAJOR),
@@ -166,17 +152,17 @@ impl Metrics {
             ("platform", crate::version::PLATFORM),
         ];
         out.sample("kubernetes_build_info", &labels, 1);
-        out.family("process_start_time_seconds", "gauge", "When the process started.");
+        out.family("process_start_time_seconds", Kind::Gauge, "When the process started.");
         let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
         out.sample("process_start_time_seconds", &[], started.as_secs_f64());
         let Some(usage) = ProcessUsage::read() else { return };
-        out.family("process_cpu_seconds_total", "counter", "CPU time used, in seconds.");
+        out.family("process_cpu_seconds_total", Kind::Counter, "CPU time used, in seconds.");
         out.sample("process_cpu_seconds_total", &[], usage.cpu_seconds);
-        out.family("process_resident_memory_bytes", "gauge", "Memory in use.");
+        out.family("process_resident_memory_bytes", Kind::Gauge, "Memory in use.");
         out.sample("process_resident_memory_bytes", &[], usage.resident_bytes);
-        out.family("process_virtual_memory_bytes", "gauge", "Memory mapped.");
+        out.family("process_virtual_memory_bytes", Kind::Gauge, "Memory mapped.");
         out.sample("process_virtual_memory_bytes", &[], usage.virtual_bytes);
-        out.family("process_open_fds", "gauge", "Open file descriptors.");
+        out.family("process_open_fds", Kind::Gauge, "Open file descriptors.");
         out.sample("process_open_fds", &[], usage.open_fds);
     }
 }
@@ -185,16 +171,16 @@ fn render_allocation(out: &mut Exposition, backend: &Backend) {
     let ranges = allocation::address_usage(backend);
     let [taken, free] =
         ["allocated", "available"].map(|n| format!("kube_apiserver_clusterip_allocator_{n}_ips"));
-    out.family(&taken, "gauge", "Addresses that services have, by range.");
+    out.family(&taken, Kind::Gauge, "Addresses that services have, by range.");
     ranges.iter().for_each(|range| out.sample(&taken, &[("cidr", &range.of)], range.taken));
-    out.family(&free, "gauge", "Addresses that no service has, by range.");
+    out.family(&free, Kind::Gauge, "Addresses that no service has, by range.");
     ranges.iter().for_each(|range| out.sample(&free, &[("cidr", &range.of)], range.free));
     let ports = allocation::port_usage(backend);
     let [taken, free] =
         ["allocated", "available"].map(|n| format!("kube_apiserver_nodeport_allocator_{n}_ports"));
-    out.family(&taken, "gauge", "Node ports that services have.");
+    out.family(&taken, Kind::Gauge, "Node ports that services have.");
     out.sample(&taken, &[], ports.taken);
-    out.family(&free, "gauge", "Node ports that no service has.");
+    out.family(&free, Kind::Gauge, "Node ports that no service has.");
     out.sample(&free, &[], ports.free);
 }
 
@@ -202,37 +188,17 @@ impl RequestKey {
     fn labels(&self) -> Vec<(&'static str, &str)> {
         vec![
             ("component", "apiserver"),
-            ("group", self.group),
-            ("resource", self.resource),
+            ("group", &self.group),
+            ("resource", &self.resource),
             ("scope", self.scope),
-            ("subresource", self.subresource),
+            ("subresource", &self.subresource),
             ("verb", self.verb),
-            ("version", self.version),
+            ("version", &self.version),
         ]
     }
 }
 
-#[derive(Default)]
-struct Exposition {
-    text: String,
-}
-
-impl Exposition {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
-        self.text.push_str(name);
-        if !labels.is_empty() {
-            let pairs: Vec<String> = labels.iter().map(|(k, v)| format!("{k}={v:?}")).collect();
-            let _ = write!(self.text, "{{{}}}", pairs.join(","));
-        }
-        let _ = writeln!(self.text, " {value}");
-    }
-}
-
-/// What `/proc` says of this process.
+/// The resource usage of this process, from `/proc`.
 struct ProcessUsage {
     cpu_seconds: f64,
     resident_bytes: u64,

@@ -1,5 +1,4 @@
-//! Content negotiation: what format and what view of an object a client wants, and in what format its
-//! body comes.
+//! Content negotiation: the format and view that a client accepts, and the format of its request body.
 //!
 //! Formats are JSON, YAML and protobuf; views are the object itself, a `Table`, or only its metadata.
 
@@ -19,7 +18,7 @@ pub(crate) enum View {
     Object,
     /// By version of the group `meta.k8s.io`.
     Table(&'static str),
-    /// By version of the group `meta.k8s.io`, and whether of a list.
+    /// By version of the group `meta.k8s.io`; `list` for a list of them.
     Metadata {
         version: &'static str,
         list: bool,
@@ -38,7 +37,7 @@ pub(crate) struct Wanted {
 
 const SERVED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
-/// What can be listed can be watched.
+/// The media types of lists, which are also those of watches.
 const SERVED_LISTS: [&str; 5] = [
     "application/json",
     "application/yaml",
@@ -143,21 +142,24 @@ fn pretty(headers: &HeaderMap, query: Option<&str>) -> bool {
     }
 }
 
-/// What the client accepts, for an object or a list of them.
-pub(crate) fn wanted(headers: &HeaderMap, pretty_query: Option<&str>, list: bool) -> Result<Wanted, Status> {
-    choose(headers, pretty_query, list, true)
+/// The forms that the objects of a resource have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Forms {
+    pub table: bool,
+    /// Whole objects in protobuf; their metadata has that form in any case.
+    pub protobuf: bool,
 }
 
-/// What the client accepts of what has no columns.
-pub(crate) fn wanted_whole(headers: &HeaderMap, pretty_query: Option<&str>) -> Result<Wanted, Status> {
-    choose(headers, pretty_query, false, false)
+impl Forms {
+    pub(crate) const ALL: Forms = Forms { table: true, protobuf: true };
 }
 
-fn choose(
+/// The format and view that the client accepts, for an object or a list.
+pub(crate) fn wanted(
     headers: &HeaderMap,
     pretty_query: Option<&str>,
     list: bool,
-    has_columns: bool,
+    forms: Forms,
 ) -> Result<Wanted, Status> {
     let pretty = pretty(headers, pretty_query);
     let header = accept(headers);
@@ -165,12 +167,17 @@ fn choose(
         return Ok(Wanted { format: Format::Json, view: View::Object, pretty });
     }
     let clauses = clauses(header);
-    if !clauses.iter().any(|clause| Format::of(clause.media_type).is_some()) {
+    if forms.protobuf && !clauses.iter().any(|clause| Format::of(clause.media_type).is_some()) {
         return Err(Status::no_representation(if list { &SERVED_LISTS } else { &SERVED }));
     }
     for clause in clauses {
         let (Some(format), Some(view)) = (Format::of(clause.media_type), clause.view()) else { continue };
-        if matches!(view, View::Table(_)) && (format == Format::Protobuf || !has_columns) {
+        let exists = match view {
+            View::Table(_) => format != Format::Protobuf && forms.table,
+            View::Object => format != Format::Protobuf || forms.protobuf,
+            View::Metadata { .. } | View::Discovery(_) => true,
+        };
+        if !exists {
             continue;
         }
         return Ok(Wanted { format, view, pretty });
@@ -178,9 +185,9 @@ fn choose(
     Err(Status::not_acceptable(&SERVED))
 }
 
-/// What a watch is to be sent as: media types may carry `;stream=watch`.
-pub(crate) fn wanted_watch(headers: &HeaderMap) -> Result<Wanted, Status> {
-    let wanted = wanted(headers, Some("false"), true)?;
+/// The format and view of a watch: media types may carry `;stream=watch`.
+pub(crate) fn wanted_watch(headers: &HeaderMap, forms: Forms) -> Result<Wanted, Status> {
+    let wanted = wanted(headers, Some("false"), true, forms)?;
     match wanted.format {
         Format::Yaml => Err(Status::not_acceptable(&SERVED)),
         _ => Ok(wanted),
@@ -193,8 +200,18 @@ pub(crate) fn content_type(headers: &HeaderMap) -> &str {
     header.split(';').next().unwrap_or_default().trim()
 }
 
+/// True for a parameter of a media type with a name and a value, and for an empty one.
+fn is_parameter(text: &str) -> bool {
+    let text = text.trim();
+    text.is_empty() || text.split_once('=').is_some_and(|(name, value)| !name.is_empty() && !value.is_empty())
+}
+
 /// The format of a whole object in the body.
 pub(crate) fn body_format(headers: &HeaderMap) -> Result<Format, Status> {
+    let parameters = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !parameters.split(';').skip(1).all(is_parameter) {
+        return Err(Status::unsupported_media_type(&SERVED));
+    }
     match content_type(headers).to_ascii_lowercase().as_str() {
         "" if !headers.contains_key(CONTENT_TYPE) => Ok(Format::Json),
         "*/*" => Err(Status::unsupported_media_type(&SERVED)),
@@ -210,20 +227,25 @@ mod tests {
     fn check(accept: &str, list: bool, expected: Option<(Format, View)>) {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, accept.parse().unwrap());
-        let found = wanted(&headers, None, list).ok().map(|w| (w.format, w.view));
+        let found = wanted(&headers, None, list, Forms::ALL).ok().map(|w| (w.format, w.view));
         assert_eq!(found, expected, "{accept}");
     }
 
     #[test]
-    fn not_everything_has_columns() {
+    fn objects_without_columns_have_no_table() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
         for (accept, format) in
             [(table.to_owned(), None), (format!("{table},application/yaml"), Some(Format::Yaml))]
         {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, accept.parse().unwrap());
-            assert_eq!(wanted_whole(&headers, None).ok().map(|wanted| wanted.format), format, "{accept}");
-            assert!(wanted(&headers, None, false).is_ok());
+            let without = Forms { table: false, ..Forms::ALL };
+            assert_eq!(
+                wanted(&headers, None, false, without).ok().map(|wanted| wanted.format),
+                format,
+                "{accept}"
+            );
+            assert!(wanted(&headers, None, false, Forms::ALL).is_ok());
         }
     }
 

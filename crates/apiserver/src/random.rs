@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 
-/// As much as is asked of the kernel at once.
+/// The bytes that are read from the kernel at once.
 const POOL: usize = 1024;
 
 thread_local! {
-    /// Random bytes, and how many of the first are still to be used.
+    /// Random bytes, and the number of unused ones at the beginning.
     static RANDOM: RefCell<([u8; POOL], usize)> = const { RefCell::new(([0; POOL], 0)) };
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn uuid() -> String {
     out
 }
 
-/// The suffix of a generated name: five characters that spell no words.
+/// The suffix of a generated name: five characters without vowels, as upstream's.
 pub(crate) fn name_suffix() -> String {
     const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let bytes: [u8; 5] = random();
@@ -40,7 +40,7 @@ pub(crate) fn fraction() -> f64 {
     f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX)
 }
 
-/// A number below another; zero below zero.
+/// A number below the limit; zero if the limit is zero.
 pub(crate) fn below(limit: u128) -> u128 {
     u128::from_ne_bytes(random()).checked_rem(limit).unwrap_or(0)
 }
@@ -48,7 +48,7 @@ pub(crate) fn below(limit: u128) -> u128 {
 fn random<const N: usize>() -> [u8; N] {
     RANDOM.with_borrow_mut(|(pool, left)| {
         if *left < N {
-            // A machine without randomness can serve nobody: there are no keys, no uids, no TLS.
+            // Without randomness there are no keys, no uids and no TLS: the server cannot run.
             getrandom::fill(pool).expect("the kernel gives random bytes");
             *left = POOL;
         }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_uid_is_given_twice() {
+    fn uids_are_unique() {
         let all = |_| (0..200).map(|_| uuid()).collect::<Vec<_>>();
         let threads: Vec<_> = (0..4).map(|n| std::thread::spawn(move || all(n))).collect();
         let uids: Vec<String> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();

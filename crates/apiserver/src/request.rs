@@ -1,6 +1,6 @@
-//! What a request is about: the URL and method taken apart, upstream's `RequestInfo`.
+//! The parsed URL and method of a request: upstream's `RequestInfo`.
 //!
-//! Pure: nothing here knows which resources exist.
+//! Pure: it does not know which resources exist.
 
 use std::num::{IntErrorKind, ParseIntError};
 
@@ -10,10 +10,10 @@ use http::Method;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct RequestInfo {
-    /// `None` for paths that are not about a resource.
+    /// `None` for non-resource paths.
     pub resource: Option<ResourcePath>,
     pub verb: &'static str,
-    /// Whether the path itself says the verb, by the old `/watch/` and `/proxy/` prefixes.
+    /// True if the path itself has the verb, in the deprecated `/watch/` and `/proxy/` prefixes.
     pub verb_in_path: bool,
     /// The path, decoded.
     pub path: String,
@@ -30,7 +30,7 @@ pub(crate) struct ResourcePath {
     /// Empty for collections.
     pub name: Str,
     pub subresource: Str,
-    /// What follows the subresource, for proxies.
+    /// The path after the subresource, for proxies.
     pub rest: Str,
 }
 
@@ -62,8 +62,8 @@ fn method_verb(method: &Method) -> &'static str {
     }
 }
 
-/// Takes a request apart. `watch` is what the query says. The path is decoded first, as a whole: what is
-/// authorized is what is served, however it was spelled.
+/// Parses a request. `watch` is the query's parameter. The path is decoded first, as a whole: the authorized path is the
+/// served path, whatever its encoding.
 pub(crate) fn parse(method: &Method, path: &str, watch: bool) -> Result<RequestInfo, Status> {
     let path = percent_decode(path, false)
         .ok_or_else(|| Status::bad_request(format!("invalid URL escape in {}", quoted(path))))?;
@@ -104,7 +104,7 @@ pub(crate) fn parse(method: &Method, path: &str, watch: bool) -> Result<RequestI
         subresource: if prefix == Some("proxy") { Str::default() } else { part(2).into() },
         rest: parts.get(3..).map(|rest| rest.join("/")).unwrap_or_default().into(),
     };
-    // Only a collection is asked to be watched by a parameter.
+    // The parameter only applies to collections.
     let verb = prefix.unwrap_or_else(|| verb_of(method, named, watch && !named));
     Ok(RequestInfo { verb, resource: Some(at), verb_in_path: prefix.is_some(), path })
 }
@@ -152,17 +152,17 @@ impl Query {
         self.0.iter().filter(move |(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
-    /// A parameter that is set to something.
+    /// The value of a parameter; empty if absent.
     pub(crate) fn text(&self, key: &str) -> &str {
         self.get(key).unwrap_or_default()
     }
 
-    /// Upstream's reading of a boolean parameter: present and neither `false` nor `0`.
+    /// A boolean parameter, as upstream parses it: present and neither `false` nor `0`.
     pub(crate) fn flag(&self, key: &str) -> bool {
         self.get(key).is_some_and(|v| !matches!(v.to_ascii_lowercase().as_str(), "false" | "0"))
     }
 
-    /// A whole number; what is not one is the caller's mistake.
+    /// An integer parameter; anything else is an error of the client.
     pub(crate) fn int(&self, key: &str) -> Result<Option<i64>, Status> {
         self.get(key)
             .map(|text| text.parse().map_err(|e| Status::bad_request(go_parse_error("ParseInt", text, &e))))
@@ -170,7 +170,7 @@ impl Query {
     }
 }
 
-/// What Go says of a text that is not a whole number.
+/// Go's message about a text that is not an integer.
 pub(crate) fn go_parse_error(function: &str, text: &str, error: &ParseIntError) -> String {
     let why = match error.kind() {
         IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_what_they_decode_to() {
+    fn paths_are_decoded_before_they_are_parsed() {
         check(&Method::GET, "/api/v1/namespaces/a%2Fpods", false, "list /v1 ns=a pods ");
         check(&Method::GET, "/%61pi/v1/pods", false, "list /v1 ns= pods ");
         check(&Method::GET, "/api/v1/pods/", false, "list /v1 ns= pods ");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn some_paths_say_the_verb() {
+    fn deprecated_paths_contain_the_verb() {
         check(&Method::DELETE, "/api/v1/watch/namespaces/a/pods/b", false, "watch /v1 ns=a pods b");
         check(&Method::GET, "/api/v1/proxy/namespaces/a/pods/b/c", false, "proxy /v1 ns=a pods b");
         check(&Method::GET, "/apis/apps/v1/namespaces/a", false, "get apps/v1 ns=a namespaces a");

@@ -1,23 +1,27 @@
-//! Answers: objects, lists and refusals in the format and view the client asked for.
+//! Responses: objects, lists and errors in the format and view that the client accepts.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use corten_api::{Map, Status, Value, convert, json, meta, protobuf, resources, schema, yaml};
+use corten_api::{Map, Status, Str, Value, convert, json, meta, protobuf, resources, schema, yaml};
 use corten_base::Clock;
-use corten_registry::{Listing, RowContext, SCALE_COLUMNS, scale_row};
+use corten_registry::{Listing, RowContext, Rules, SCALE_COLUMNS, scale_row};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{Response, StatusCode};
 
 use crate::body::{ListBody, ResponseBody};
+use crate::call::Call;
 use crate::catalog::Served;
+use crate::column_descriptions;
+use crate::crd;
 use crate::negotiate::{Format, View, Wanted};
 use crate::object::Object;
+use crate::rendered::Rendered;
 use crate::verbs::node_view;
 
 pub(crate) type Answer = Response<ResponseBody>;
 
-/// An answer with a body of some type.
+/// A response with a body of a content type.
 pub(crate) fn bytes(code: u16, content_type: &'static str, body: impl Into<ResponseBody>) -> Answer {
     let mut answer = Response::new(body.into());
     *answer.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -27,7 +31,7 @@ pub(crate) fn bytes(code: u16, content_type: &'static str, body: impl Into<Respo
     answer
 }
 
-/// Plain text, as health endpoints speak.
+/// Plain text, as of health endpoints.
 pub(crate) fn text(code: u16, body: impl Into<String>) -> Answer {
     let mut answer = bytes(code, "text/plain; charset=utf-8", body.into().into_bytes());
     if code >= 400 {
@@ -36,7 +40,7 @@ pub(crate) fn text(code: u16, body: impl Into<String>) -> Answer {
     answer
 }
 
-/// A refusal in the client's format.
+/// A `Status` in the client's format.
 pub(crate) fn status(status: &Status, wanted: Wanted) -> Answer {
     let format = Wanted { view: View::Object, ..wanted };
     let mut answer = tree(status.code, &status.to_value(), format);
@@ -46,7 +50,7 @@ pub(crate) fn status(status: &Status, wanted: Wanted) -> Answer {
     answer
 }
 
-/// Any object that is not kept, such as a `Status` or a `Scale`: the tree carries kind and apiVersion.
+/// Any object that is not stored, such as a `Status` or a `Scale`: the tree has kind and apiVersion.
 pub(crate) fn tree(code: u16, value: &Value, wanted: Wanted) -> Answer {
     let body = match wanted.format {
         Format::Json => json_text(value, wanted.pretty),
@@ -89,15 +93,20 @@ pub(crate) fn protobuf_text(value: &Value) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The tree of a kept object in the version it is served in.
-pub(crate) fn served_tree(served: &Served, stored: &[u8]) -> Result<Value, Status> {
+/// The tree of a stored object in the served version.
+pub(crate) fn shown_tree(served: &Served, stored: &[u8]) -> Result<Value, Status> {
     let mut value = json::parse(stored).map_err(Status::internal)?;
     to_served(served, &mut value)?;
     Ok(value)
 }
 
-/// Brings a stored object to the version it is served in.
+/// Converts a stored object to the served version.
 pub(crate) fn to_served(served: &Served, value: &mut Value) -> Result<(), Status> {
+    if let Some(converter) = &served.converter {
+        // Objects that only a webhook can convert were converted before.
+        let converted = converter.convert_in_place(value, &served.api_version);
+        return converted.ok_or_else(|| Status::internal("custom resource was not converted"));
+    }
     if served.is_stored_form {
         return Ok(());
     }
@@ -105,20 +114,18 @@ pub(crate) fn to_served(served: &Served, value: &mut Value) -> Result<(), Status
     convert::convert(served.kind(), &stored, &served.api_version, value).map_err(Status::internal)
 }
 
-/// One kept object.
-pub(crate) fn object(
-    code: u16,
-    served: &Served,
-    stored: &Bytes,
-    wanted: Wanted,
-    query: &TableQuery,
-) -> Result<Answer, Status> {
-    if served.is_stored_form && wanted.format == Format::Json && wanted.view == View::Object && !wanted.pretty
-    {
+/// One stored object.
+pub(crate) async fn object(code: u16, call: &Call, stored: &Bytes, wanted: Wanted) -> Result<Answer, Status> {
+    let served = &call.served;
+    let is_json = wanted.format == Format::Json && wanted.view == View::Object && !wanted.pretty;
+    if is_json && served.sends_stored_text() {
         return Ok(bytes(code, "application/json", stored.clone()));
     }
-    let value = served_tree(served, stored)?;
-    object_tree(code, served, value, wanted, query)
+    let value = match &served.converter {
+        Some(_) => crd::served_tree(call, stored).await?,
+        None => shown_tree(served, stored)?,
+    };
+    object_tree(code, served, value, wanted, &call.table_query()?)
 }
 
 /// One object as a tree in its served version.
@@ -137,33 +144,42 @@ pub(crate) fn object_tree(
                 internal_type(served, "")
             )));
         }
-        View::Metadata { version, .. } => partial(&value, version),
+        View::Metadata { version, .. } => partial(served.rules, &value, version),
         View::Table(version) => table(served, vec![value], Map::new(), query, version),
     };
     Ok(tree(code, &shown, wanted))
 }
 
-/// What upstream calls a kind inside.
+/// Upstream's internal type name of a kind.
 fn internal_type(served: &Served, suffix: &str) -> String {
-    format!("*{}.{}{suffix}", resources::package_of(served.group()), served.kind())
+    format!("*{}.{}{suffix}", resources::internal_package_of(served.group(), served.kind()), served.kind())
 }
 
 /// The metadata view of an object.
-pub(crate) fn partial(value: &Value, version: &str) -> Value {
+pub(crate) fn partial(rules: &Rules, value: &Value, version: &str) -> Value {
+    let mut metadata = value.get("metadata").cloned().unwrap_or_else(Value::object);
+    for annotation in rules.field_annotations {
+        metadata.remove(&["annotations", annotation]);
+    }
+    if !rules.field_annotations.is_empty()
+        && metadata.get("annotations").and_then(Value::as_object).is_some_and(Map::is_empty)
+    {
+        metadata.remove(&["annotations"]);
+    }
     let mut map = Map::new();
     map.insert("apiVersion", format!("meta.k8s.io/{version}"));
     map.insert("kind", "PartialObjectMetadata");
-    map.insert("metadata", value.get("metadata").cloned().unwrap_or_else(Value::object));
+    map.insert("metadata", metadata);
     Value::Object(map)
 }
 
-/// What a client may ask of a table.
+/// The table options of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct TableQuery {
-    /// What ages are told by.
+    /// For the ages in rows.
     pub clock: Clock,
     pub include_object: IncludeObject,
-    /// Rows only, as the later events of a watch carry them.
+    /// Without column definitions, as in the later events of a watch.
     pub no_headers: bool,
 }
 
@@ -222,53 +238,82 @@ pub(crate) fn table(
     let context = RowContext { now: query.clock.now(), marked: marked.as_deref() };
     let rows: Vec<Value> =
         objects.into_iter().map(|object| row(served, object, &context, query, version)).collect();
+    table_tree(served, rows, meta, query, version)
+}
+
+fn table_tree(served: &Served, rows: Vec<Value>, meta: Map, query: &TableQuery, version: &str) -> Value {
     let mut map = Map::new();
     map.insert("apiVersion", format!("meta.k8s.io/{version}"));
     map.insert("kind", "Table");
     map.insert("metadata", meta);
-    let columns = if query.no_headers { Value::Null } else { columns(rules.columns) };
+    let columns = match (query.no_headers, served.custom()) {
+        (true, _) => Value::Null,
+        (false, Some(version)) => version.columns(),
+        (false, None) => columns(served.rules.columns),
+    };
     map.insert("columnDefinitions", columns);
-    map.insert("rows", rows);
+    let none = rows.is_empty() && served.custom().is_none() && served.rules.has_null_for_no_rows();
+    map.insert("rows", if none { Value::Null } else { Value::from(rows) });
     Value::Object(map)
 }
 
 /// The table of a `Scale`, whatever it is of.
-pub(crate) fn scale_table(scale: Value, query: &TableQuery, version: &str) -> Value {
+pub(crate) fn scale_table(served: &Served, scale: Value, query: &TableQuery, version: &str) -> Value {
     let context = RowContext { now: query.clock.now(), marked: None };
+    let (cells, columns) = match served.custom().is_some() {
+        true => crd::scale_row(&scale, context.now),
+        false => (scale_row(&scale, &context), columns(SCALE_COLUMNS)),
+    };
     let mut meta = Map::new();
     meta.insert("resourceVersion", meta::resource_version(&scale));
     let mut row = Map::new();
-    row.insert("cells", scale_row(&scale, &context));
-    row.insert("object", included(scale, query, version));
+    row.insert("cells", cells);
+    row.insert("object", included(served.rules, scale, query, version));
     let mut map = Map::new();
     map.insert("apiVersion", format!("meta.k8s.io/{version}"));
     map.insert("kind", "Table");
     map.insert("metadata", meta);
-    map.insert("columnDefinitions", columns(SCALE_COLUMNS));
+    map.insert("columnDefinitions", columns);
     map.insert("rows", vec![Value::Object(row)]);
     Value::Object(map)
 }
 
 fn columns(columns: &[corten_registry::Column]) -> Value {
-    let column = |c: &corten_registry::Column| {
+    let column = |(c, description): (&corten_registry::Column, Str)| {
         let mut map = Map::new();
         map.insert("name", c.name);
         map.insert("type", c.kind);
         map.insert("format", c.format);
-        map.insert("description", c.description);
+        map.insert("description", description);
         map.insert("priority", c.priority);
         Value::Object(map)
     };
-    Value::Array(columns.iter().map(column).collect())
+    Value::Array(columns.iter().zip(column_descriptions::of(columns)).map(column).collect())
 }
 
-fn row(served: &Served, object: Value, context: &RowContext<'_>, query: &TableQuery, version: &str) -> Value {
+fn row(
+    served: &Served,
+    object: Value,
+    context: &RowContext<'_>,
+    query: &TableQuery,
+    table_version: &str,
+) -> Value {
+    if let Some(version) = served.custom() {
+        let mut map = Map::new();
+        map.insert("cells", version.row(&object, context.now));
+        map.insert("object", included(served.rules, object, query, table_version));
+        return Value::Object(map);
+    }
     // Rows are made from the stored form, whatever version is served.
     let stored = match (&served.cache, served.is_stored_form) {
         (Some(cache), false) => {
             let mut stored = object.clone();
-            match convert::convert(cache.form.kind, &served.api_version, &cache.form.api_version, &mut stored)
-            {
+            match convert::convert(
+                &cache.form.kind,
+                &served.api_version,
+                &cache.form.api_version,
+                &mut stored,
+            ) {
                 Ok(()) => Some(stored),
                 Err(_) => None,
             }
@@ -282,15 +327,15 @@ fn row(served: &Served, object: Value, context: &RowContext<'_>, query: &TableQu
     if !conditions.is_empty() {
         map.insert("conditions", conditions);
     }
-    map.insert("object", included(object, query, version));
+    map.insert("object", included(served.rules, object, query, table_version));
     Value::Object(map)
 }
 
-/// What a row carries of its object.
-fn included(object: Value, query: &TableQuery, version: &str) -> Value {
+/// The object of a row, as far as the client wants it.
+fn included(rules: &Rules, object: Value, query: &TableQuery, version: &str) -> Value {
     match query.include_object {
         IncludeObject::None => Value::Null,
-        IncludeObject::Metadata => partial(&object, version),
+        IncludeObject::Metadata => partial(rules, &object, version),
         IncludeObject::Object => object,
     }
 }
@@ -304,6 +349,15 @@ pub(crate) struct ListMeta {
 }
 
 impl ListMeta {
+    /// The metadata of a list of whole objects. That of custom resources has a continue token even if it is empty.
+    fn of_objects(&self, served: &Served) -> Map {
+        let mut map = self.to_map();
+        if served.custom().is_some() && self.continue_token.is_empty() {
+            map.insert("continue", "");
+        }
+        map
+    }
+
     fn to_map(&self) -> Map {
         let mut map = Map::new();
         map.insert("resourceVersion", self.revision.to_string());
@@ -317,17 +371,17 @@ impl ListMeta {
     }
 }
 
-/// Whether objects are sent in the very text they are kept in.
+/// True if the response consists of the stored text of objects.
 pub(crate) fn is_sent_as_kept(
     served: &Served,
     wanted: Wanted,
     seen_through: Option<node_view::View>,
 ) -> bool {
-    let is_whole = served.is_stored_form && wanted.view == View::Object && seen_through.is_none();
+    let is_whole = served.sends_converted_text() && wanted.view == View::Object && seen_through.is_none();
     is_whole && wanted.format == Format::Json && !wanted.pretty
 }
 
-/// A list of kept objects.
+/// A list of stored objects.
 pub(crate) fn list(
     served: &Served,
     objects: Vec<Arc<Object>>,
@@ -336,8 +390,9 @@ pub(crate) fn list(
     query: &TableQuery,
     seen_through: Option<node_view::View>,
 ) -> Result<Answer, Status> {
-    let kind = format!("{}List", served.kind());
+    let kind = served.list_kind();
     let is_whole = served.is_stored_form && wanted.view == View::Object && seen_through.is_none();
+    let shown_meta = list_meta.of_objects(served);
     if is_sent_as_kept(served, wanted, seen_through) {
         let mut head = Vec::with_capacity(128);
         head.extend_from_slice(b"{\"kind\":");
@@ -345,29 +400,33 @@ pub(crate) fn list(
         head.extend_from_slice(b",\"apiVersion\":");
         json::write_string(&mut head, &served.api_version);
         head.extend_from_slice(b",\"metadata\":");
-        json::write(&mut head, &Value::Object(list_meta.to_map()));
+        json::write(&mut head, &Value::Object(shown_meta));
         head.extend_from_slice(b",\"items\":[");
         return Ok(bytes(200, "application/json", ResponseBody::List(ListBody::new(head, objects))));
     }
     if is_whole && wanted.format == Format::Protobuf {
         return protobuf_list(served, &objects, list_meta, &kind);
     }
-    let shown_tree = |object: &Arc<Object>| {
-        let tree = served_tree(served, &object.json)?;
+    let tree_of = |object: &Arc<Object>| {
+        let tree = shown_tree(served, &object.json)?;
         Ok(match seen_through {
             Some(view) => view(&tree),
             None => tree,
         })
     };
-    // The trees of a whole list would be ten times its text: where little is shown of each, one is held at a time.
+    // The trees of a whole list would be ten times its text: for metadata alone, one is held at a time.
     if let View::Metadata { version, list: true, .. } = wanted.view {
-        let items = objects.iter().map(|object| Ok(partial(&shown_tree(object)?, version)));
+        let items = objects.iter().map(|object| Ok(partial(served.rules, &tree_of(object)?, version)));
         let items = items.collect::<Result<Vec<_>, Status>>()?;
         let api_version = format!("meta.k8s.io/{version}");
-        let shown = list_tree(&api_version, "PartialObjectMetadataList", list_meta, items);
+        let is_empty = items.is_empty();
+        let mut shown = list_tree(&api_version, "PartialObjectMetadataList", list_meta.to_map(), items);
+        if is_empty {
+            shown.make_object().insert("items", Value::Null);
+        }
         return Ok(tree(200, &shown, wanted));
     }
-    let trees = objects.iter().map(shown_tree).collect::<Result<Vec<_>, Status>>()?;
+    let trees = objects.iter().map(tree_of).collect::<Result<Vec<_>, Status>>()?;
     let shown = match wanted.view {
         View::Table(version) => table(served, trees, list_meta.to_map(), query, version),
         View::Metadata { .. } => {
@@ -377,26 +436,86 @@ pub(crate) fn list(
             )));
         }
         View::Object | View::Discovery(_) => {
-            list_tree(&served.api_version, &kind, list_meta, trees.into_iter().map(bare).collect())
+            let items = trees.into_iter().map(|tree| item(served, tree)).collect();
+            list_tree(&served.api_version, &kind, shown_meta, items)
         }
     };
     Ok(tree(200, &shown, wanted))
 }
 
-/// Items of a list do not repeat their kind.
-fn bare(mut value: Value) -> Value {
-    if let Some(map) = value.as_object_mut() {
+/// A large list in another form than objects are kept in, one object at a time. `None` for what can only be made from all
+/// objects at once: protobuf, and tables that sort or mark their rows.
+pub(crate) fn rendered_list(
+    served: &Arc<Served>,
+    objects: &[Arc<Object>],
+    list_meta: &ListMeta,
+    wanted: Wanted,
+    query: &TableQuery,
+    seen_through: Option<node_view::View>,
+) -> Option<Answer> {
+    if is_sent_as_kept(served, wanted, seen_through) {
+        return None;
+    }
+    let of = served.clone();
+    let tree_of = move |object: &Object| {
+        let tree = shown_tree(&of, &object.json)?;
+        Ok::<Value, Status>(match seen_through {
+            Some(view) => view(&tree),
+            None => tree,
+        })
+    };
+    let objects = objects.to_vec();
+    let rendered = match wanted.view {
+        View::Metadata { version, list: true, .. } => {
+            let api_version = format!("meta.k8s.io/{version}");
+            let surround =
+                |items| list_tree(&api_version, "PartialObjectMetadataList", list_meta.to_map(), items);
+            let rules = served.rules;
+            let show = move |object: &Object| Ok(partial(rules, &tree_of(object)?, version));
+            Rendered::new(wanted, surround, objects, Box::new(show))
+        }
+        View::Table(version) if matches!(served.rules.listing, Listing::Plain) => {
+            // Tables have no protobuf form: they are JSON then.
+            let json = Wanted { format: Format::Json, pretty: false, ..wanted };
+            let wanted = if wanted.format == Format::Protobuf { json } else { wanted };
+            let surround = |rows| table_tree(served, rows, list_meta.to_map(), query, version);
+            let (of, query, now) = (served.clone(), query.clone(), query.clock.now());
+            let show = move |object: &Object| {
+                let context = RowContext { now, marked: None };
+                Ok(row(&of, tree_of(object)?, &context, &query, version))
+            };
+            return Some(rendered_answer(wanted, Rendered::new(wanted, surround, objects, Box::new(show))?));
+        }
+        View::Object | View::Discovery(_) => {
+            let kind = served.list_kind();
+            let (of, meta) = (served.clone(), list_meta.of_objects(served));
+            let surround = |items| list_tree(&served.api_version, &kind, meta, items);
+            let show = move |object: &Object| Ok(item(&of, tree_of(object)?));
+            Rendered::new(wanted, surround, objects, Box::new(show))
+        }
+        View::Metadata { .. } | View::Table(_) => None,
+    };
+    rendered.map(|list| rendered_answer(wanted, list))
+}
+
+fn rendered_answer(wanted: Wanted, list: Rendered) -> Answer {
+    bytes(200, wanted.format.content_type(), ResponseBody::Rendered(Box::new(list)))
+}
+
+/// An item of a list: those of built-in kinds do not repeat their kind.
+fn item(served: &Served, mut value: Value) -> Value {
+    if let (Some(map), None) = (value.as_object_mut(), served.custom()) {
         map.remove("kind");
         map.remove("apiVersion");
     }
     value
 }
 
-fn list_tree(api_version: &str, kind: &str, list_meta: &ListMeta, items: Vec<Value>) -> Value {
+fn list_tree(api_version: &str, kind: &str, list_meta: Map, items: Vec<Value>) -> Value {
     let mut map = Map::new();
     map.insert("apiVersion", api_version);
     map.insert("kind", kind);
-    map.insert("metadata", list_meta.to_map());
+    map.insert("metadata", list_meta);
     map.insert("items", items);
     Value::Object(map)
 }
@@ -411,7 +530,7 @@ fn protobuf_list(
     let encode = |object: &Arc<Object>| {
         let mut item = Vec::new();
         let tree = json::parse(&object.json).map_err(Status::internal)?;
-        protobuf::encode(&served.schema, &tree, &mut item).map_err(Status::internal)?;
+        protobuf::encode(&served.schema(), &tree, &mut item).map_err(Status::internal)?;
         Ok(item)
     };
     let items = objects.iter().map(encode).collect::<Result<Vec<Vec<u8>>, Status>>()?;

@@ -1,14 +1,13 @@
-//! TLS: the server's side of the handshake, and what the client's certificate is worth.
+//! TLS: the server's side of the handshake, and the verification of client certificates.
 //!
-//! As upstream does, any certificate is let through the handshake, so that a bad one gets a `401` that
-//! says so rather than a broken connection; what it proves is decided right after. The handshake itself
-//! still proves that the client holds the certificate's key.
+//! As upstream does, the handshake accepts any certificate, so that an invalid one gets a `401` rather than a broken
+//! connection; it is verified right after. The handshake itself proves that the client has the certificate's key.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use corten_auth::authentication::FrontProxy;
-use corten_pki::{Anybody, ServerPki};
+use corten_pki::{AcceptAnyCertificate, ServerPki};
 use jiff::Timestamp;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -18,41 +17,41 @@ use rustls::{Error, RootCertStore, ServerConfig};
 
 use crate::authentication::{AuthenticationOptions, Certificate, Peer, certified};
 
-/// Why the server cannot speak TLS.
+/// A failure to configure TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    #[error("the authorities of {whose} are not PEM")]
+    #[error("CA bundle of {whose} is not PEM")]
     Pem {
         whose: &'static str,
         #[source]
         source: corten_pki::Error,
     },
-    #[error("the authorities of {whose} cannot be used")]
+    #[error("cannot use CA bundle of {whose}")]
     Authorities {
         whose: &'static str,
         #[source]
         source: rustls::server::VerifierBuilderError,
     },
-    #[error("the serving certificate cannot be used")]
+    #[error("cannot use serving certificate")]
     Serving(#[source] Error),
 }
 
-/// Decides who a client certificate speaks for.
+/// The verifiers of client certificates.
 #[derive(Clone)]
 pub(crate) struct ClientCertificates {
     clients: Arc<dyn ClientCertVerifier>,
-    /// Whose certificates speak for others, and under which names; nobody's if there is no authority.
+    /// The verifier and names of front proxies; `None` without a CA for them.
     proxies: Option<(Arc<dyn ClientCertVerifier>, FrontProxy)>,
 }
 
 impl ClientCertificates {
-    /// Who is at the other end of a connection from `remote`.
+    /// The peer of a connection from `remote`.
     pub(crate) fn peer(&self, certificates: Option<&[CertificateDer<'_>]>, remote: Option<IpAddr>) -> Peer {
         let Some((leaf, intermediates)) = certificates.and_then(|c| c.split_first()) else {
-            return Peer::Nobody;
+            return Peer::NoCertificate;
         };
         let Ok(identity) = corten_pki::identity_of(leaf) else {
-            return Peer::Certificate(Certificate::worthless());
+            return Peer::Certificate(Certificate::invalid());
         };
         let now = UnixTime::now();
         let verifies = |verifier: &Arc<dyn ClientCertVerifier>| {
@@ -68,7 +67,7 @@ impl ClientCertificates {
     }
 }
 
-/// The server's TLS and its judgement of clients.
+/// The server's TLS configuration, and its verifiers of client certificates.
 pub(crate) fn configure(
     pki: &ServerPki,
     options: &AuthenticationOptions,
@@ -79,14 +78,14 @@ pub(crate) fn configure(
         "" => None,
         pem => Some((verifier(&provider, "front proxies", pem)?, options.front_proxy.clone())),
     };
-    let any = Anybody::new(&provider);
+    let any = AcceptAnyCertificate::new(&provider);
     let mut config = server_config(provider, Arc::new(any), pki).map_err(TlsError::Serving)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config.send_tls13_tickets = 1;
     Ok((config, ClientCertificates { clients, proxies }))
 }
 
-/// What tells whether one of some authorities signed a client's certificate.
+/// A verifier of client certificates that one of some CAs signed.
 fn verifier(
     provider: &Arc<CryptoProvider>,
     whose: &'static str,
@@ -102,7 +101,7 @@ fn verifier(
 
 fn server_config(
     provider: Arc<CryptoProvider>,
-    verifier: Arc<Anybody>,
+    verifier: Arc<AcceptAnyCertificate>,
     pki: &ServerPki,
 ) -> Result<ServerConfig, Error> {
     ServerConfig::builder_with_provider(provider)

@@ -1,7 +1,7 @@
-//! `Warning` headers: what a client is told although its request is answered.
+//! `Warning` headers of responses.
 //!
-//! Warnings may quote what the client sent, which may be large. As upstream: each is said once, and when all of
-//! them are longer than a client can be expected to read, each is cut, and those beyond the limit are left out.
+//! Warnings may quote the request, which may be large. As upstream: duplicates are dropped, and when all warnings together
+//! are too long, each is truncated, and those beyond the limit are left out.
 
 use std::collections::HashSet;
 
@@ -39,18 +39,18 @@ pub(crate) fn add(headers: &mut HeaderMap, warnings: &[impl AsRef<str>]) {
 mod tests {
     use super::*;
 
-    fn said(warnings: &[String]) -> Vec<usize> {
+    fn lengths(warnings: &[String]) -> Vec<usize> {
         let mut headers = HeaderMap::new();
         add(&mut headers, warnings);
         headers.get_all(WARNING).iter().map(|value| value.len() - "299 - \"\"".len()).collect()
     }
 
     #[test]
-    fn warnings_are_cut_where_they_are_too_long_together() {
-        assert_eq!(said(&["a".repeat(3000), "b".repeat(1000), "a".repeat(3000)]), [3000, 1000]);
-        assert_eq!(said(&["a".repeat(3000), "b".repeat(3000)]), [256, 256]);
+    fn warnings_that_are_too_long_together_are_truncated() {
+        assert_eq!(lengths(&["a".repeat(3000), "b".repeat(1000), "a".repeat(3000)]), [3000, 1000]);
+        assert_eq!(lengths(&["a".repeat(3000), "b".repeat(3000)]), [256, 256]);
         let many: Vec<String> = (0..100_000).map(|i| format!("{i:0300}")).collect();
-        assert_eq!(said(&many).len(), 16);
-        assert_eq!(said(&["é".repeat(1 << 20), String::new()]), [512]);
+        assert_eq!(lengths(&many).len(), 16);
+        assert_eq!(lengths(&["é".repeat(1 << 20), String::new()]), [512]);
     }
 }

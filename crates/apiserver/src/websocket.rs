@@ -1,7 +1,7 @@
-//! What is streamed to a client that asks for a WebSocket: messages instead of a body.
+//! Streams over a WebSocket: messages instead of a response body.
 //!
-//! Only for what flows one way, logs and watches: whatever the client says is thrown away, and a client that leaves ends
-//! it. Sessions, which flow both ways, are between a client and a kubelet (`connect`).
+//! Only for streams in one direction, logs and watches: messages of the client are discarded, and the stream ends when the
+//! client closes it. Sessions, which flow in both directions, are between a client and a kubelet (`connect`).
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -28,51 +28,51 @@ use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use crate::body::ResponseBody;
 use crate::respond::Answer;
 
-/// How long a client may take to say goodbye.
+/// The timeout of the closing handshake.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How what is streamed becomes messages.
+/// The mapping of a stream to messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Framing {
-    /// Bytes as they come.
+    /// One binary message per piece.
     Binary,
-    /// The same for clients that only have text.
+    /// One base64 text message per piece, for clients that only read text.
     Base64,
-    /// An event a line.
+    /// One text message per line, which is an event.
     Lines,
-    /// Events that say how long they are.
+    /// One binary message per event with a length prefix.
     Sized,
 }
 
 type Pieces = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
 
-/// A log, over a WebSocket if that is asked for. It begins with a message that says nothing.
+/// A log, over a WebSocket if the client requests one. It begins with an empty message.
 pub(crate) fn log(answer: Answer, parts: &Parts, headers: &HeaderMap) -> Result<Answer, Status> {
-    let Some(upgrade) = asked(parts, headers) else { return Ok(answer) };
+    let Some(upgrade) = requested_upgrade(parts, headers) else { return Ok(answer) };
     let offered = offered(headers);
-    let (protocol, framing) = log_protocol(&offered).ok_or_else(|| disagreed(&offered))?;
+    let (protocol, framing) = log_protocol(&offered).ok_or_else(|| unsupported_protocol(&offered))?;
     let switching = switching(headers, protocol)?;
-    Ok(instead(answer, upgrade, switching, framing, Some(Bytes::new())))
+    Ok(stream_messages(answer, upgrade, switching, framing, Some(Bytes::new())))
 }
 
-/// A watch, over a WebSocket if that is asked for: an event is a message.
+/// A watch, over a WebSocket if the client requests one: each event is a message.
 pub(crate) fn watch(answer: Answer, parts: &Parts, headers: &HeaderMap) -> Result<Answer, Status> {
-    let Some(upgrade) = asked(parts, headers) else { return Ok(answer) };
+    let Some(upgrade) = requested_upgrade(parts, headers) else { return Ok(answer) };
     let content = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let is_sized = content.is_some_and(|content| content.contains("protobuf"));
     let framing = if is_sized { Framing::Sized } else { Framing::Lines };
-    // What a client calls its only protocol is its own affair.
+    // As upstream, any subprotocol of the client is accepted.
     let switching = switching(headers, offered(headers).first().copied().unwrap_or_default())?;
-    Ok(instead(answer, upgrade, switching, framing, None))
+    Ok(stream_messages(answer, upgrade, switching, framing, None))
 }
 
-/// The connection, if the client wants to speak WebSocket on it.
-fn asked(parts: &Parts, headers: &HeaderMap) -> Option<OnUpgrade> {
-    parts.extensions.get::<OnUpgrade>().filter(|_| is_asked_for(headers)).cloned()
+/// The upgrade of the connection, if the client requests a WebSocket.
+fn requested_upgrade(parts: &Parts, headers: &HeaderMap) -> Option<OnUpgrade> {
+    parts.extensions.get::<OnUpgrade>().filter(|_| is_requested(headers)).cloned()
 }
 
-/// Whether the client wants to speak WebSocket.
-pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
+/// True if the client requests a WebSocket.
+pub(crate) fn is_requested(headers: &HeaderMap) -> bool {
     let has = |name: HeaderName, word: &str| {
         let text = headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         text.split(',').any(|part| part.trim().eq_ignore_ascii_case(word))
@@ -80,13 +80,13 @@ pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
     has(UPGRADE, "websocket") && has(CONNECTION, "upgrade")
 }
 
-/// The names of protocols a client would speak, as it prefers them.
+/// The subprotocols that a client offers, in its order of preference.
 pub(crate) fn offered(headers: &HeaderMap) -> Vec<&str> {
     let values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim).collect()
 }
 
-/// The first protocol of the client's that carries a log.
+/// The first offered subprotocol that carries a log.
 fn log_protocol<'a>(offered: &[&'a str]) -> Option<(&'a str, Framing)> {
     if offered.is_empty() {
         return Some(("", Framing::Binary));
@@ -98,7 +98,7 @@ fn log_protocol<'a>(offered: &[&'a str]) -> Option<(&'a str, Framing)> {
     })
 }
 
-fn disagreed(offered: &[&str]) -> Status {
+fn unsupported_protocol(offered: &[&str]) -> Status {
     let known = "[ binary.k8s.io base64.binary.k8s.io]";
     let mut status = Status::unclassified(format!(
         "requested protocol(s) are not supported: [{}]; supports {known}",
@@ -108,7 +108,7 @@ fn disagreed(offered: &[&str]) -> Status {
     status
 }
 
-/// Agrees to speak WebSocket from now on.
+/// The response that accepts the upgrade.
 fn switching(headers: &HeaderMap, protocol: &str) -> Result<Answer, Status> {
     let unable = || Status::bad_request("bad WebSocket handshake");
     let key = headers.get(SEC_WEBSOCKET_KEY).ok_or_else(unable)?;
@@ -126,8 +126,8 @@ fn switching(headers: &HeaderMap, protocol: &str) -> Result<Answer, Status> {
     Ok(answer)
 }
 
-/// Streams an answer's body as messages; what is no stream is answered as it is.
-fn instead(
+/// Streams a response's body as messages; a response that is not a stream is returned unchanged.
+fn stream_messages(
     answer: Answer,
     upgrade: OnUpgrade,
     switching: Answer,
@@ -148,7 +148,7 @@ fn instead(
 async fn send(upgrade: OnUpgrade, framing: Framing, mut pieces: Pieces) {
     let io = match upgrade.await {
         Ok(io) => TokioIo::new(io),
-        Err(error) => return tracing::debug!(%error, "a WebSocket could not be opened"),
+        Err(err) => return tracing::debug!(%err, "cannot upgrade connection to WebSocket"),
     };
     let (mut out, mut said) = WebSocketStream::from_raw_socket(io, Role::Server, None).await.split();
     loop {
@@ -173,7 +173,7 @@ async fn send(upgrade: OnUpgrade, framing: Framing, mut pieces: Pieces) {
             while let Some(Ok(_)) = said.next().await {}
         }
     };
-    // A client that does not answer is left.
+    // A client that does not complete the handshake is disconnected.
     let _ = tokio::time::timeout(FAREWELL, farewell).await;
 }
 
@@ -220,6 +220,6 @@ mod tests {
         assert_eq!(log_protocol(&["x", "binary.k8s.io"]), Some(("binary.k8s.io", Framing::Binary)));
         assert_eq!(log_protocol(&["base64.binary.k8s.io"]), Some(("base64.binary.k8s.io", Framing::Base64)));
         assert_eq!(log_protocol(&["x"]), None);
-        assert_eq!(disagreed(&["x"]).code, 403);
+        assert_eq!(unsupported_protocol(&["x"]).code, 403);
     }
 }

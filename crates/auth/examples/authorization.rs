@@ -1,4 +1,4 @@
-//! How long a decision takes with thousands of bindings: `cargo run --release -p corten-auth --example authorization`.
+//! Measures a decision with thousands of bindings: `cargo run --release -p corten-auth --example authorization`.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,10 +1,10 @@
-//! What is asked for, as authorization sees it.
+//! The attributes of a request that authorization decides on.
 
 use corten_api::selector::{FieldSelector, LabelSelector};
 
 use crate::User;
 
-/// One question: may this user do that?
+/// The attributes of one request.
 #[derive(Debug, Clone, Copy)]
 pub struct Attributes<'a> {
     pub user: &'a User,
@@ -17,15 +17,15 @@ pub struct Attributes<'a> {
     pub resource: &'a str,
     pub subresource: &'a str,
     pub name: &'a str,
-    /// The path, if the question is not about a resource.
+    /// The path of a non-resource request.
     pub path: Option<&'a str>,
-    /// What a list or watch is limited to.
+    /// The selector of a list or watch.
     pub field_selector: Option<&'a FieldSelector>,
     pub label_selector: Option<&'a LabelSelector>,
 }
 
 impl<'a> Attributes<'a> {
-    /// About a whole resource; what is more particular is set on the outcome.
+    /// A request on a whole resource; the caller sets further fields.
     pub fn resource(user: &'a User, verb: &'a str, group: &'a str, resource: &'a str) -> Attributes<'a> {
         Attributes {
             user,
@@ -42,7 +42,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// About a path that is not a resource's.
+    /// A request for a non-resource path.
     pub fn path(user: &'a User, verb: &'a str, path: &'a str) -> Attributes<'a> {
         Attributes { path: Some(path), version: "", ..Attributes::resource(user, verb, "", "") }
     }
@@ -56,14 +56,14 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// What an authorizer says.
+/// The decision of an authorizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Yes, and why.
+    /// Allowed, with the reason.
     Allow(String),
-    /// No, whatever others say.
+    /// Denied; later authorizers are not called.
     Deny(String),
-    /// Not this one's business: ask the next.
+    /// Not decided; the next authorizer is called.
     NoOpinion(String),
 }
 

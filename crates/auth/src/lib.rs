@@ -1,7 +1,6 @@
-//! Who asks, and whether they may: users, credentials and the rules that decide.
+//! Authentication and authorization: users, credentials, RBAC and the Node authorizer.
 //!
-//! Everything is a function of what it is given: trees of objects, texts of credentials, a time. Never in
-//! here: requests, sockets, the store, the clock.
+//! Pure functions of objects, credentials and a time. Never in here: requests, sockets, the store, the clock.
 
 mod attributes;
 pub mod authentication;

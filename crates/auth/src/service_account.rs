@@ -1,23 +1,23 @@
-//! The names service accounts go by as users.
+//! The user names and groups of service accounts.
 
 use corten_api::names;
 
 const USER_PREFIX: &str = "system:serviceaccount:";
 const GROUP_PREFIX: &str = "system:serviceaccounts:";
-/// Every service account.
+/// The group of all service accounts.
 pub const ALL_ACCOUNTS: &str = "system:serviceaccounts";
 
-/// The user a service account is.
+/// The user name of a service account.
 pub fn user_name(namespace: &str, name: &str) -> String {
     format!("{USER_PREFIX}{namespace}:{name}")
 }
 
-/// The groups a service account is in.
+/// The groups of a service account.
 pub fn groups(namespace: &str) -> Vec<String> {
     vec![ALL_ACCOUNTS.to_owned(), format!("{GROUP_PREFIX}{namespace}")]
 }
 
-/// Namespace and name of the service account a user is, if it is one.
+/// Namespace and name of the service account in a user name, if it is one.
 pub fn split_user_name(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(USER_PREFIX)?.split_once(':')?;
     let good = names::namespace_name(namespace).is_empty() && names::dns1123_subdomain(name).is_empty();
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_taken_apart_as_they_are_made() {
+    fn user_names_round_trip() {
         assert_eq!(split_user_name(&user_name("ns", "builder.x")), Some(("ns", "builder.x")));
         for odd in
             ["jane", "system:serviceaccount:ns", "system:serviceaccount:ns:a:b", "system:serviceaccount::a"]

@@ -1,16 +1,16 @@
-//! A user: what authentication finds out and everything after it relies on.
+//! The user of a request, as authentication determines it.
 
 use std::collections::BTreeMap;
 
 use corten_api::{Map, Value};
 
-/// May do everything.
+/// The group with all permissions.
 pub const MASTERS: &str = "system:masters";
-/// Everyone who showed who they are.
+/// The group of all authenticated users.
 pub const AUTHENTICATED: &str = "system:authenticated";
-/// Everyone else.
+/// The group of anonymous requests.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// The name of those who did not say who they are.
+/// The user name of anonymous requests.
 pub const ANONYMOUS: &str = "system:anonymous";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Everybody against everything: what a real API server decides, with the bootstrap policy in force.
+//! The decisions of a real API server with the bootstrap policy, for a matrix of users and requests.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use corten_auth::node::{self, Graph};
 use corten_auth::rbac::{Rbac, Rule, aggregate_all, bootstrap_policy, node_rules};
 use corten_auth::{AUTHENTICATED, Attributes, MASTERS, UNAUTHENTICATED, User, service_account};
 
-/// The bootstrap policy and the bindings the table speaks of.
+/// The bootstrap policy and the bindings of the table.
 fn cluster() -> Rbac {
     let policy = bootstrap_policy().expect("the bootstrap policy is good");
     let mut roles: BTreeMap<String, Value> =
@@ -66,7 +66,7 @@ fn user(name: &str) -> User {
     User { name: name.into(), groups, ..User::default() }
 }
 
-/// What the server decides with the modes Node and RBAC.
+/// The server's decision with the modes Node and RBAC.
 fn is_allowed(rbac: &Rbac, graph: &Graph, shared: &[Rule], asked: &Attributes<'_>) -> bool {
     asked.user.is_in(MASTERS)
         || node::authorize(asked, shared, || graph).is_allowed()
@@ -74,18 +74,18 @@ fn is_allowed(rbac: &Rbac, graph: &Graph, shared: &[Rule], asked: &Attributes<'_
 }
 
 #[test]
-fn everybody_may_do_what_they_may_upstream() {
+fn decisions_equal_upstreams() {
     let table = include_str!("decisions.tsv");
     let (rbac, graph, shared) = (cluster(), graph(), node_rules());
     let mut lines = table.lines().filter(|line| !line.starts_with('#'));
-    let everybody: Vec<&str> = lines.next().unwrap().split(['\t', ' ']).skip(1).collect();
+    let users: Vec<&str> = lines.next().unwrap().split(['\t', ' ']).skip(1).collect();
     let (mut decisions, mut wrong) = (0, Vec::new());
     for line in lines {
         let columns: Vec<&str> = line.split('\t').map(|c| if c == "-" { "" } else { c }).collect();
         let [verb, group, resource, namespace, name, allowed] = columns[..] else { panic!("{line}") };
         let allowed: Vec<&str> = allowed.split(' ').collect();
-        for who in &everybody {
-            let user = user(who);
+        for user_name in &users {
+            let user = user(user_name);
             let (kind, subresource) = resource.split_once('/').unwrap_or((resource, ""));
             let group = if group == "core" { "" } else { group };
             let asked = match resource.starts_with('/') {
@@ -98,8 +98,8 @@ fn everybody_may_do_what_they_may_upstream() {
                 },
             };
             decisions += 1;
-            if is_allowed(&rbac, &graph, &shared, &asked) != allowed.contains(who) {
-                wrong.push(format!("{who}: {line}"));
+            if is_allowed(&rbac, &graph, &shared, &asked) != allowed.contains(user_name) {
+                wrong.push(format!("{user_name}: {line}"));
             }
         }
     }

@@ -1,7 +1,7 @@
-//! The time. A real clock is the machine's; a manual one stands still until its hands are moved, so that days
-//! pass in a test as fast as the work they bring.
+//! The clock. A real clock is the machine's; a manual one is moved by tests, so that days pass in a test as fast as their
+//! work is done.
 //!
-//! Whoever needs the time or waits for it asks a `Clock`; nothing else reads the machine's clock.
+//! All code that needs the time or waits uses a `Clock`; nothing else reads the machine's clock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,25 +23,25 @@ enum Kind {
 #[derive(Debug)]
 struct Manual {
     now: Timestamp,
-    /// Who waits for what, earliest first; the number keeps equals apart, in order.
+    /// The sleeping tasks by deadline, earliest first; the number orders tasks with equal deadlines.
     sleepers: BTreeMap<(Timestamp, u64), oneshot::Sender<()>>,
     asked: u64,
 }
 
-/// What moves a manual clock.
+/// The control of a manual clock.
 #[derive(Clone, Debug)]
-pub struct Hands(Clock);
+pub struct ClockControl(Clock);
 
 impl Clock {
     pub fn real() -> Clock {
         Clock(Arc::new(Kind::Real))
     }
 
-    /// A clock that stands at `start`, and its hands.
-    pub fn manual(start: Timestamp) -> (Clock, Hands) {
+    /// A manual clock at `start`, and its control.
+    pub fn manual(start: Timestamp) -> (Clock, ClockControl) {
         let manual = Manual { now: start, sleepers: BTreeMap::new(), asked: 0 };
         let clock = Clock(Arc::new(Kind::Manual(Mutex::new(manual))));
-        (clock.clone(), Hands(clock))
+        (clock.clone(), ClockControl(clock))
     }
 
     pub fn now(&self) -> Timestamp {
@@ -56,7 +56,7 @@ impl Clock {
         self.sleep_until(until.unwrap_or(Timestamp::MAX)).await;
     }
 
-    /// What a future comes to, unless that takes longer.
+    /// The output of a future; `None` after the timeout.
     pub async fn timeout<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -83,19 +83,19 @@ impl Clock {
                 woken
             }
         };
-        // The sender goes only with the clock itself, and then nothing waits any more.
+        // The sender is dropped only with the clock itself, when no task waits any more.
         let _ = woken.await;
     }
 }
 
-impl Hands {
-    /// Moves the clock on and wakes whoever waited for less.
+impl ClockControl {
+    /// Advances the clock and wakes the tasks whose deadline has passed.
     pub fn advance(&self, by: Duration) {
         let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
         self.set(|now, _| now.checked_add(by).unwrap_or(Timestamp::MAX));
     }
 
-    /// Moves the clock to the next time anybody waits for, but not past `limit`. False if nobody does.
+    /// Advances the clock to the next deadline, but not past `limit`. False if no task waits.
     pub fn advance_to_next(&self, limit: Timestamp) -> bool {
         self.set(|now, manual| {
             let next = manual.sleepers.keys().next().map_or(limit, |(at, _)| *at);
@@ -103,18 +103,18 @@ impl Hands {
         })
     }
 
-    /// Whether the clock moved.
+    /// Sets the time; true if it moved.
     fn set(&self, to: impl FnOnce(Timestamp, &mut Manual) -> Timestamp) -> bool {
         let Kind::Manual(manual) = &*self.0.0 else { return false };
         let mut manual = manual.lock();
-        // Those who gave up waiting are no reason to go anywhere.
+        // Cancelled waits are ignored.
         manual.sleepers.retain(|_, wake| !wake.is_closed());
         let before = manual.now;
         manual.now = to(before, &mut manual);
         let now = manual.now;
         let later = manual.sleepers.split_off(&(now, u64::MAX));
         for (_, wake) in std::mem::replace(&mut manual.sleepers, later) {
-            // Whoever is gone does not need waking.
+            // Fails if the task has been cancelled.
             let _ = wake.send(());
         }
         now > before
@@ -126,20 +126,20 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_manual_clock_moves_when_told_to() {
+    async fn a_manual_clock_moves_only_when_advanced() {
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let (clock, hands) = Clock::manual(start);
+        let (clock, control) = Clock::manual(start);
         let sleeper = tokio::spawn({
             let clock = clock.clone();
             async move { clock.sleep(Duration::from_secs(3600)).await }
         });
         tokio::task::yield_now().await;
-        hands.advance(Duration::from_secs(60));
+        control.advance(Duration::from_secs(60));
         tokio::task::yield_now().await;
         assert!(!sleeper.is_finished());
-        assert!(hands.advance_to_next(Timestamp::MAX));
+        assert!(control.advance_to_next(Timestamp::MAX));
         sleeper.await.unwrap();
         assert_eq!(clock.now().duration_since(start).as_secs(), 3600);
-        assert!(!hands.advance_to_next(clock.now()));
+        assert!(!control.advance_to_next(clock.now()));
     }
 }

@@ -1,7 +1,7 @@
-//! How many connections a listener takes on, in all and from one address.
+//! The connection limits of a listener, in total and per address.
 //!
-//! A connection costs a descriptor and some memory before its client is authenticated. So that one machine cannot take all of
-//! them, each address has a share; what comes on top is closed at once, and the others are served.
+//! A connection uses a descriptor and some memory before its client is authenticated. So that one machine cannot use all of
+//! them, each address has a limit; connections beyond it are closed at once.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// How many connections there may be.
+/// The limits of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
     pub total: usize,
@@ -17,7 +17,7 @@ pub struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// For a listener that few talk to, such as one for health and metrics.
+    /// For a listener with few clients, such as one for health and metrics.
     pub const FEW: ConnectionLimits = ConnectionLimits { total: 512, per_address: 128 };
 
     /// For a listener that serves all clients of the cluster: most of the process' descriptors, and half of those for one address,
@@ -30,7 +30,7 @@ impl ConnectionLimits {
     }
 }
 
-/// The connections of a listener. Clones are of the same one.
+/// The open connections of a listener. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Connections {
     limits: ConnectionLimits,
@@ -43,7 +43,7 @@ struct Open {
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// The place of a connection, until it is dropped.
+/// An open connection, counted until it is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Connected {
@@ -56,7 +56,7 @@ impl Connections {
         Connections { limits, open: Arc::default() }
     }
 
-    /// A place for a connection from an address, if there is one.
+    /// Counts a connection from an address, if the limits allow it.
     pub fn enter(&self, address: IpAddr) -> Option<Connected> {
         let address = network_of(address);
         let mut open = self.open.lock();
@@ -83,7 +83,7 @@ impl Drop for Connected {
     }
 }
 
-/// A machine has all addresses of an IPv6 network, so that network counts as one address.
+/// The address that limits apply to: an IPv6 /64 network counts as one address, because a machine has all of its addresses.
 fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_takes_the_places_of_others() {
+    fn one_address_cannot_use_all_connections() {
         let connections = Connections::new(ConnectionLimits { total: 5, per_address: 2 });
         let enter = |address: &str| connections.enter(address.parse().unwrap());
         let held: Vec<_> = ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1", "2001:db8::2"].map(enter).into();

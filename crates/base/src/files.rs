@@ -1,11 +1,10 @@
-//! Files and directories whose modes are what they should be, whatever the umask is.
+//! Files and directories with exact modes, whatever the umask is.
 //!
-//! What belongs to a node or a cluster is private: mode 0600 and 0700. What containers see has the mode that it is given.
+//! Files of a node or a cluster are private: modes 0600 and 0700. Files that containers see have the given mode.
 //!
-//! *Invariants:* a private file has its mode from the call that makes it, so that there is no moment at which others can
-//! open it. One that is there and open to others is narrowed. Modes are changed through the descriptor that was opened,
-//! never by path. No symbolic link is followed to a file; a private directory may be one, because administrators put
-//! data elsewhere that way.
+//! *Invariants:* a private file has its mode from the call that creates it, so that other users can never open it. An existing
+//! file that other users can open is restricted. Modes are changed through the open descriptor, never by path. No symbolic
+//! link is followed to a file; a private directory may be one, because administrators relocate data that way.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -19,19 +18,19 @@ const PRIVATE_FILE: u32 = 0o600;
 const GROUP_DIRECTORY: u32 = 0o750;
 const PERMISSIONS: u32 = 0o7777;
 
-/// Makes a directory and what is missing above it, for the owner only, or narrows the one that is there.
+/// Creates a directory and its missing parents, for the owner only, or restricts the existing one.
 pub fn private_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(path)?;
-    narrow(&open_directory(path, OFlags::empty())?, PRIVATE_DIRECTORY)
+    restrict(&open_directory(path, OFlags::empty())?, PRIVATE_DIRECTORY)
 }
 
 /// Like [`private_directory`], but the owner's group may list it: for logs, which other tools collect.
 pub fn group_directory(path: &Path) -> io::Result<()> {
     directories(path, GROUP_DIRECTORY)?;
-    narrow(&open_directory(path, OFlags::empty())?, GROUP_DIRECTORY)
+    restrict(&open_directory(path, OFlags::empty())?, GROUP_DIRECTORY)
 }
 
-/// Makes a directory, or takes the one that is there, and gives it this mode; what is missing above it is private.
+/// Creates a directory, or uses the existing one, and sets its mode; missing parents are private.
 pub fn directory(path: &Path, mode: u32) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(parent)?;
@@ -43,7 +42,7 @@ pub fn directory(path: &Path, mode: u32) -> io::Result<()> {
     set_mode(&open_directory(path, OFlags::NOFOLLOW)?, mode)
 }
 
-/// Makes a directory and what is missing above it, all with this mode; those that are there stay as they are.
+/// Creates a directory and its missing parents, all with this mode; existing ones are not changed.
 pub fn directories(path: &Path, mode: u32) -> io::Result<()> {
     if path.is_dir() || path.as_os_str().is_empty() {
         return Ok(());
@@ -59,7 +58,7 @@ fn open_directory(path: &Path, more: OFlags) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-/// Opens a file as `options` say. One that this makes, and one that is there, is for its owner only.
+/// Opens a file with `options`. A new or an existing file is readable and writable by its owner only.
 pub fn open_private(options: &OpenOptions, path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW.bits().cast_signed();
     let file = options.clone().mode(PRIVATE_FILE).custom_flags(flags).open(path)?;
@@ -72,13 +71,13 @@ pub fn create_private(path: &Path) -> io::Result<File> {
     open_private(OpenOptions::new().write(true).create(true).truncate(true), path)
 }
 
-/// Makes a file hold these bytes and no others, for its owner only.
+/// Replaces the contents of a file, for its owner only.
 pub fn write_private(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     create_private(path)?.write_all(bytes.as_ref())
 }
 
-/// Makes a file hold these bytes and no others, and gives it this mode once they are in it. It stays the same file, so
-/// that containers that have it mounted see what is new.
+/// Replaces the contents of a file, and then sets its mode. It stays the same inode, so that containers that have it
+/// mounted see the new contents.
 pub fn write(path: &Path, mode: u32, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     let flags = OFlags::NOFOLLOW.bits().cast_signed();
     let mut options = OpenOptions::new();
@@ -88,19 +87,19 @@ pub fn write(path: &Path, mode: u32, bytes: impl AsRef<[u8]>) -> io::Result<()> 
     set_mode(&file, mode)
 }
 
-/// Makes an empty file with this mode; one that is there is an error, and so is a link.
+/// Creates an empty file with this mode; an existing file or link is an error.
 pub fn create_new(path: &Path, mode: u32) -> io::Result<()> {
     let made = OpenOptions::new().write(true).create_new(true).mode(mode & PRIVATE_FILE).open(path)?;
     set_mode(&made, mode)
 }
 
-/// Narrows an open file to its owner.
+/// Restricts an open file to its owner.
 pub fn narrow_file(file: &File) -> io::Result<()> {
-    narrow(file, PRIVATE_FILE)
+    restrict(file, PRIVATE_FILE)
 }
 
-/// Takes away what `mode` does not grant; nothing is granted that was not before.
-fn narrow(file: &File, mode: u32) -> io::Result<()> {
+/// Removes the permissions that `mode` does not have; adds none.
+fn restrict(file: &File, mode: u32) -> io::Result<()> {
     let found = file.metadata()?.permissions().mode() & PERMISSIONS;
     set_mode(file, found & mode)
 }
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_private_is_so_from_the_start_and_so_is_everything_made_above_it() {
+    fn private_files_and_new_parents_are_created_private() {
         let scratch = tempfile::tempdir().unwrap();
         let (above, inner) = (scratch.path().join("a"), scratch.path().join("a/b"));
         private_directory(&inner).unwrap();
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_to_others_is_narrowed() {
+    fn files_open_to_other_users_are_restricted() {
         let scratch = tempfile::tempdir().unwrap();
         let (inner, file) = (scratch.path().join("a"), scratch.path().join("a/key"));
         fs::create_dir(&inner).unwrap();
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_containers_see_has_the_mode_it_is_given() {
+    fn files_of_containers_have_the_given_mode() {
         let scratch = tempfile::tempdir().unwrap();
         let (volume, file) = (scratch.path().join("pod/volume"), scratch.path().join("pod/hosts"));
         for wanted in [0o2777, 0o755] {

@@ -1,5 +1,5 @@
-//! What every part needs and none owns: the clock, which tests can hold still, growing delays, files with the
-//! modes that they should have, and how many connections a listener takes on.
+//! Basics that every crate may use: the clock, which tests can control, backoff delays, files with exact modes, and connection
+//! limits of listeners.
 
 mod backoff;
 mod clock;
@@ -7,5 +7,5 @@ mod connections;
 pub mod files;
 
 pub use backoff::Backoff;
-pub use clock::{Clock, Hands};
+pub use clock::{Clock, ClockControl};
 pub use connections::{Connected, ConnectionLimits, Connections};

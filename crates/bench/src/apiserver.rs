@@ -1,4 +1,4 @@
-//! `corten bench apiserver`: one run from a fresh data directory to a restart with everything in it.
+//! `corten bench apiserver`: one run from an empty data directory to a restart with all objects in it.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,13 +12,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::http::Target;
 use crate::process::{self, ServerProcess};
 use crate::raw::{self, RawPlan};
-use crate::report::{Phase, Report};
-use crate::{objects, usage, watching};
+use crate::report::Report;
+use crate::usage::{self, Meter};
+use crate::{objects, watching};
 
-/// Parts of a server that would work on the pods, or on the machine, while we measure.
+/// Parts of the server that would change pods or use the machine during the measurement.
 const WITHOUT: &str = "agent,scheduler,controller-manager,proxy,dns";
 
-/// What to measure, and how much of it.
+/// The size of the benchmark.
 #[derive(Clone, Debug)]
 pub struct ApiserverOptions {
     /// Pods to create; all other phases work on them.
@@ -27,7 +28,7 @@ pub struct ApiserverOptions {
     pub connections: usize,
     /// Watchers while pods are patched.
     pub watchers: usize,
-    /// Watchers to whom nothing is sent.
+    /// Idle watchers.
     pub idle_watchers: usize,
     /// Single pods to read, in each of the two ways.
     pub gets: usize,
@@ -37,15 +38,15 @@ pub struct ApiserverOptions {
     pub patches: usize,
     /// Status patches per second at a steady pace; at least 1.
     pub steady_rate: u32,
-    /// How long the steady pace is held.
+    /// The duration of the steady pace.
     pub steady_seconds: u32,
-    /// How long the idle server is observed.
+    /// The time that the idle server is observed.
     pub idle_seconds: u32,
-    /// The server to measure; this very program if none is given.
+    /// The server binary to measure; this program if none is given.
     pub server_binary: Option<PathBuf>,
-    /// Whether to measure the machine's own limits first, with a child `bench raw-server` of this program.
+    /// Measure the machine's own limits first, with a child `bench raw-server` of this program.
     pub raw: bool,
-    /// Where to make the temporary data directory. It should be on a disk, not in memory.
+    /// The parent of the temporary data directory. It should be on a disk, not in memory.
     pub work_dir: PathBuf,
 }
 
@@ -80,37 +81,19 @@ pub(crate) struct Session<'a> {
 impl Session<'_> {
     /// Starts counting CPU time.
     pub(crate) fn meter(&self) -> anyhow::Result<Meter> {
-        let client = usage::cpu_seconds(std::process::id())?;
-        Ok(Meter { pid: self.pid, server: usage::cpu_seconds(self.pid)?, client })
+        Meter::start(&[self.pid])
     }
 
-    fn note_memory(&mut self, measure: &'static str) -> anyhow::Result<()> {
+    fn record_memory(&mut self, measure: &'static str) -> anyhow::Result<()> {
         let resident = usage::resident_mb(self.pid)?;
         self.report.phase("memory").set(measure, resident);
         Ok(())
     }
 }
 
-/// CPU time at the beginning of a phase.
-pub(crate) struct Meter {
-    pid: u32,
-    server: f64,
-    client: f64,
-}
-
-impl Meter {
-    /// Notes what was used since; returns the server's seconds.
-    pub(crate) fn finish(self, phase: &mut Phase) -> anyhow::Result<f64> {
-        let server = usage::cpu_seconds(self.pid)? - self.server;
-        let client = usage::cpu_seconds(std::process::id())? - self.client;
-        phase.set("server_cpu_s", server).set("client_cpu_s", client);
-        Ok(server)
-    }
-}
-
 /// Runs the whole benchmark. Takes about a minute, and a temporary directory that is removed at the end.
 ///
-/// Ends the server and gives up if this process is asked to end.
+/// Stops the server and returns an error if this process gets a stop signal.
 pub async fn apiserver(options: ApiserverOptions) -> anyhow::Result<Report> {
     ensure!(options.pods > 0, "there must be at least one pod");
     ensure!(options.connections > 0, "there must be at least one connection");
@@ -122,7 +105,7 @@ pub async fn apiserver(options: ApiserverOptions) -> anyhow::Result<Report> {
     let dir = tempfile::Builder::new()
         .prefix("corten-bench-")
         .tempdir_in(&options.work_dir)
-        .with_context(|| format!("cannot make a directory in {}", options.work_dir.display()))?;
+        .with_context(|| format!("cannot create a directory in {}", options.work_dir.display()))?;
     let mut report = Report::default();
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
@@ -135,10 +118,10 @@ pub async fn apiserver(options: ApiserverOptions) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// The first random number of a process takes tens of milliseconds, which are not the server's.
+/// Reads a first random number, which takes tens of milliseconds that must not count for the server.
 fn warm_up() -> anyhow::Result<()> {
     let provider = rustls::crypto::aws_lc_rs::default_provider();
-    provider.secure_random.fill(&mut [0; 32]).map_err(|_| anyhow!("the system gives no random numbers"))
+    provider.secure_random.fill(&mut [0; 32]).map_err(|_| anyhow!("cannot read random numbers"))
 }
 
 async fn measure(
@@ -160,7 +143,7 @@ async fn measure(
     report.phase("start").set("ready_ms", server.ready_after.as_secs_f64() * 1e3);
     let mut session =
         Session { options: options.clone(), target: Arc::clone(&server.target), pid: server.pid, report };
-    // The log is gone with its directory when the error is read.
+    // The log is deleted with its directory before the error is printed.
     run_phases(&mut session).await.with_context(|| process::tail(&log_path(dir)))?;
 
     let stopped_after = server.stop().await?;
@@ -170,8 +153,8 @@ async fn measure(
         .set("stop_ms", stopped_after.as_secs_f64() * 1e3)
         .set("ready_ms", server.ready_after.as_secs_f64() * 1e3);
     let mut session = Session { options, target: Arc::clone(&server.target), pid: server.pid, report };
-    session.note_memory("restarted_mb")?;
-    // On a fresh process, for in an old one they would fit into memory that others have left.
+    session.record_memory("restarted_mb")?;
+    // On a new process, because in an old one they would reuse freed memory.
     watching::idle_watchers(&mut session).await.with_context(|| process::tail(&log_path(dir)))?;
     server.stop().await?;
     Ok(())
@@ -199,21 +182,21 @@ async fn start_server(binary: &Path, dir: &Path) -> anyhow::Result<ServerProcess
     ServerProcess::start(binary, &arguments, &kubeconfig, "/readyz", &log_path(dir)).await
 }
 
-/// Everything that is asked of a server from its first start on, in order.
+/// All phases of a server from its first start on, in order.
 pub(crate) async fn run_phases(session: &mut Session<'_>) -> anyhow::Result<()> {
-    session.note_memory("start_mb")?;
+    session.record_memory("start_mb")?;
     objects::prepare(session).await?;
     objects::create(session).await?;
-    session.note_memory("created_mb")?;
+    session.record_memory("created_mb")?;
     objects::get(session, "get", "").await?;
     objects::get(session, "get_rv0", "?resourceVersion=0").await?;
     objects::list(session).await?;
     objects::update(session).await?;
-    session.note_memory("updated_mb")?;
+    session.record_memory("updated_mb")?;
     watching::burst(session).await?;
     watching::steady(session).await?;
     watching::idle(session).await?;
-    session.note_memory("idle_mb")?;
+    session.record_memory("idle_mb")?;
     let peak = usage::peak_resident_mb(session.pid)?;
     session.report.phase("memory").set("peak_mb", peak);
     Ok(())

@@ -1,8 +1,8 @@
-//! `corten bench cluster`: how long it takes from the start of the program on a machine that never saw it until a
-//! Deployment answers through the name of its Service.
+//! `corten bench cluster`: the time from the first start of the program on a machine until a Deployment answers by the DNS
+//! name of its Service.
 //!
-//! The machine is a network namespace with an empty data directory. The image is there already: how long one takes to come
-//! from a registry is a question to the registry. Nothing is left behind, whatever goes wrong.
+//! The machine is a network namespace with an empty data directory. The image is imported before, because the time of a pull
+//! depends on the registry. Nothing is left behind, even after a failure.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -22,7 +22,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{sleep, timeout};
 
-use crate::dns::question;
+use crate::dns::query;
 use crate::line::Line;
 use crate::process::{self, ServerProcess};
 use crate::report::Report;
@@ -30,23 +30,23 @@ use crate::report::Report;
 const NAMESPACE: &str = "default";
 const NAME: &str = "web";
 const IMAGE: &str = "corten.local/web:1";
-/// Answers every request with the pod's name.
+/// The container's script: answers every request with the pod's name.
 const SCRIPT: &str = "hostname > /tmp/index.html; exec busybox httpd -f -p 8080 -h /tmp";
-/// Where pods ask for names; the node can, too.
+/// The DNS Service's address, which the node can query, too.
 const DNS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 96, 0, 10)), 53);
-/// How long an answer may take before it is asked for again.
+/// The timeout of one request.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// How soon it is asked again.
+/// The delay between requests.
 const PACE: Duration = Duration::from_millis(5);
-/// How long anything may take.
+/// The deadline of each step.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What to measure, and how much of it.
+/// The size of the benchmark.
 #[derive(Clone, Debug)]
 pub struct ClusterOptions {
-    /// How many pods have to answer.
+    /// The number of pods that have to answer.
     pub replicas: usize,
-    /// Where to make the temporary data directory.
+    /// The parent of the temporary data directory.
     pub work_dir: PathBuf,
 }
 
@@ -56,23 +56,23 @@ impl Default for ClusterOptions {
     }
 }
 
-/// Runs the benchmark on a machine of its own.
+/// Runs the benchmark in a network namespace of its own.
 pub fn cluster(options: &ClusterOptions) -> anyhow::Result<Report> {
-    ensure!(options.replicas > 0, "somebody has to answer");
-    let line = Line::new().context("making network namespaces")?;
+    ensure!(options.replicas > 0, "there must be at least one replica");
+    let line = Line::new().context("cannot create network namespaces")?;
     let measured = line.client.run(|| {
-        // One thread: everything that it does and starts is on that machine.
+        // One thread, so that everything it does and starts is in that namespace.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(runtime.block_on(measure(options)))
     });
-    measured.context("running on a machine of its own")?
+    measured.context("cannot run in a network namespace")?
 }
 
 async fn measure(options: &ClusterOptions) -> anyhow::Result<Report> {
     let dir = tempfile::Builder::new()
         .prefix("corten-bench-")
         .tempdir_in(&options.work_dir)
-        .with_context(|| format!("cannot make a directory in {}", options.work_dir.display()))?;
+        .with_context(|| format!("cannot create a directory in {}", options.work_dir.display()))?;
     let data_dir = dir.path().join("data");
     import(&data_dir)?;
     let started = Instant::now();
@@ -89,11 +89,11 @@ async fn measure(options: &ClusterOptions) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Has the image where the node will look for it.
+/// Imports the image into the node's store.
 fn import(data_dir: &Path) -> anyhow::Result<()> {
-    let archive = busybox_archive(&[IMAGE], &["sh", "-c", SCRIPT]).context("making an image")?;
-    let store = Store::open(corten_container::folder(data_dir)).context("opening the images")?;
-    store.import(archive.as_slice()).context("importing the image")?;
+    let archive = busybox_archive(&[IMAGE], &["sh", "-c", SCRIPT]).context("cannot create an image")?;
+    let store = Store::open(corten_container::folder(data_dir)).context("cannot open the images")?;
+    store.import(archive.as_slice()).context("cannot import the image")?;
     Ok(())
 }
 
@@ -108,12 +108,12 @@ async fn start(dir: &Path, data_dir: &Path) -> anyhow::Result<ServerProcess> {
 
 fn client(data_dir: &Path) -> anyhow::Result<Client> {
     let text =
-        std::fs::read_to_string(data_dir.join("admin.kubeconfig")).context("reading the kubeconfig")?;
+        std::fs::read_to_string(data_dir.join("admin.kubeconfig")).context("cannot read the kubeconfig")?;
     let remote = Remote::new(&corten_pki::parse_kubeconfig(&text)?)?;
     Ok(Client::new(Arc::new(remote), "corten-bench"))
 }
 
-/// Creates what users would, and asks until everybody has answered.
+/// Creates a Deployment and its Service, and sends requests until every pod has answered.
 async fn answers(
     options: &ClusterOptions,
     client: &Client,
@@ -123,7 +123,7 @@ async fn answers(
     client.create(&kinds::DEPLOYMENTS, &deployment(options.replicas)).await?;
     client.create(&kinds::SERVICES, &service()).await?;
     let mut seen = BTreeSet::new();
-    let everybody = async {
+    let all_answer = async {
         while seen.len() < options.replicas {
             match timeout(PATIENCE, ask()).await {
                 Ok(Ok(pod)) => {
@@ -137,11 +137,11 @@ async fn answers(
         }
         report.phase("cluster").set("all_answer_ms", started.elapsed().as_secs_f64() * 1e3);
     };
-    let answered = timeout(LIMIT, everybody).await;
+    let answered = timeout(LIMIT, all_answer).await;
     answered.with_context(|| format!("only {seen:?} answered within {LIMIT:?}"))
 }
 
-/// What the cluster says of the pods that did not answer.
+/// The state of the pods, for an error message.
 async fn state(client: &Client) -> String {
     let mut state = String::new();
     for kind in [&kinds::PODS, &kinds::ENDPOINT_SLICES, &kinds::EVENTS] {
@@ -155,30 +155,30 @@ async fn state(client: &Client) -> String {
     state
 }
 
-/// Who answers behind the name.
+/// Sends one request to the Service by its DNS name; returns the name of the pod that answered.
 async fn ask() -> io::Result<String> {
     let mut stream = TcpStream::connect((look_up().await?, 80)).await?;
     stream.write_all(b"GET /index.html HTTP/1.0\r\n\r\n").await?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;
     let name = answer.rsplit("\r\n\r\n").next().unwrap_or_default().trim().to_owned();
-    if name.starts_with(NAME) { Ok(name) } else { Err(io::Error::other("nobody said who they are")) }
+    if name.starts_with(NAME) { Ok(name) } else { Err(io::Error::other("the response does not name a pod")) }
 }
 
-/// The address of the Service's name.
+/// Resolves the Service's DNS name.
 async fn look_up() -> io::Result<Ipv4Addr> {
     let socket = UdpSocket::bind("0.0.0.0:0").await?;
     socket.connect(DNS).await?;
-    socket.send(&question(&format!("{NAME}.{NAMESPACE}.svc.cluster.local"))).await?;
+    socket.send(&query(&format!("{NAME}.{NAMESPACE}.svc.cluster.local"))).await?;
     let mut buffer = [0; 512];
     let length = socket.recv(&mut buffer).await?;
     let found = buffer[3] & 15 == 0 && buffer[7] == 1;
-    // The one address is what the answer ends with.
+    // The response ends with the only address.
     let address = buffer[..length].last_chunk::<4>().filter(|_| found);
     address.map(|address| Ipv4Addr::from(*address)).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Leaves no pod behind.
+/// Deletes all pods and waits until they are gone.
 async fn clear(client: &Client) -> anyhow::Result<()> {
     let options = DeleteOptions::default();
     client.delete(&kinds::DEPLOYMENTS, &Key::new(NAMESPACE, NAME), &options).await?;
@@ -188,7 +188,7 @@ async fn clear(client: &Client) -> anyhow::Result<()> {
         pods.synced().await;
         pods.until(|pods| pods.has_none_in(NAMESPACE)).await;
     };
-    timeout(LIMIT, gone).await.context("pods are left")
+    timeout(LIMIT, gone).await.context("some pods were not deleted in time")
 }
 
 fn deployment(replicas: usize) -> Value {

@@ -1,5 +1,5 @@
-//! `corten bench controllers`: deployments on simulated nodes, from their creation until all pods are available; then
-//! what the same objects cost in memory with and without the controllers.
+//! `corten bench controllers`: Deployments on simulated nodes, from their creation until all pods are available; then the
+//! memory of the same objects with and without the controllers.
 
 use std::env;
 use std::ffi::OsString;
@@ -18,18 +18,18 @@ use crate::usage;
 const NAMESPACE: &str = "bench";
 const ASK_EVERY: Duration = Duration::from_millis(100);
 const LIMIT: Duration = Duration::from_secs(600);
-/// How long a restarted server may fill its caches before its memory is read.
+/// The time for a restarted server to fill its caches before its memory is measured.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// What to measure, and how much of it.
+/// The size of the benchmark.
 #[derive(Clone, Debug)]
 pub struct ControllersOptions {
     pub deployments: usize,
     pub replicas: usize,
     pub nodes: usize,
-    /// How long the cluster is observed when everything is done.
+    /// The time that the idle cluster is observed at the end.
     pub idle_seconds: u32,
-    /// Where to make the temporary data directory.
+    /// The parent of the temporary data directory.
     pub work_dir: PathBuf,
 }
 
@@ -45,7 +45,7 @@ impl Default for ControllersOptions {
     }
 }
 
-/// Runs the benchmark on a server of its own, which it ends.
+/// Runs the benchmark on a server of its own, which it stops.
 pub async fn controllers(options: ControllersOptions) -> anyhow::Result<Report> {
     ensure!(
         options.deployments > 0 && options.replicas > 0 && options.nodes > 0,
@@ -54,7 +54,7 @@ pub async fn controllers(options: ControllersOptions) -> anyhow::Result<Report> 
     let dir = tempfile::Builder::new()
         .prefix("corten-bench-")
         .tempdir_in(&options.work_dir)
-        .with_context(|| format!("cannot make a directory in {}", options.work_dir.display()))?;
+        .with_context(|| format!("cannot create a directory in {}", options.work_dir.display()))?;
     let mut report = Report::default();
     let server = start(&options, dir.path(), &[]).await?;
     let outcome = measure(&options, dir.path(), server.pid, &mut report).await;
@@ -69,14 +69,14 @@ pub async fn controllers(options: ControllersOptions) -> anyhow::Result<Report> 
 
 const NODES: &str = "nodes";
 
-/// What is left out when the server is started again with what it has stored.
+/// The parts that are turned off when the server is restarted with the stored objects.
 const RESTARTS: [(&str, &[&str]); 3] = [
     ("everything_mb", &[]),
     ("no_controllers_mb", &["controller-manager"]),
     ("api_server_alone_mb", &["controller-manager", "scheduler", NODES]),
 ];
 
-/// The memory of a server that was started with the objects there already, once it has read them.
+/// The memory of a server that was restarted with the stored objects, once it has read them.
 async fn memory_of_restarted(
     options: &ControllersOptions,
     dir: &Path,
@@ -89,7 +89,7 @@ async fn memory_of_restarted(
     Ok(megabytes)
 }
 
-/// Starts a server without the disabled parts; simulated nodes, which are no part, go by the name `nodes`.
+/// Starts a server without the disabled parts; `nodes` stands for the simulated nodes.
 async fn start(options: &ControllersOptions, dir: &Path, disabled: &[&str]) -> anyhow::Result<ServerProcess> {
     let this_program = env::current_exe().context("cannot find this program")?;
     let data_dir = dir.join("data");
@@ -113,7 +113,7 @@ async fn measure(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let text =
-        std::fs::read_to_string(dir.join("data/admin.kubeconfig")).context("reading the kubeconfig")?;
+        std::fs::read_to_string(dir.join("data/admin.kubeconfig")).context("cannot read the kubeconfig")?;
     let remote = Remote::new(&corten_pki::parse_kubeconfig(&text)?)?;
     let client = Client::new(Arc::new(remote), "corten-bench");
     prepare(&client, options).await?;
@@ -136,18 +136,18 @@ async fn measure(
     Ok(())
 }
 
-/// Waits for the nodes, and makes a place for the pods.
+/// Waits for the nodes, and creates the namespace of the pods.
 async fn prepare(client: &Client, options: &ControllersOptions) -> anyhow::Result<()> {
     client.create(&kinds::NAMESPACES, &kinds::NAMESPACES.new_object("", NAMESPACE)).await?;
     let account = kinds::SERVICE_ACCOUNTS.new_object(NAMESPACE, "default");
-    // A controller may have been quicker.
+    // A controller may have created it already.
     match client.create(&kinds::SERVICE_ACCOUNTS, &account).await {
         Err(error) if !error.already_exists() => return Err(error.into()),
         _ => {}
     }
     let started = Instant::now();
     while client.list(&kinds::NODES, "").await?.items_at(&["items"]).len() < options.nodes {
-        ensure!(started.elapsed() < LIMIT, "the nodes did not come in time");
+        ensure!(started.elapsed() < LIMIT, "the nodes were not registered in time");
         tokio::time::sleep(ASK_EVERY).await;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Finding the events in a watch stream.
+//! A scanner of watch streams for events.
 //!
 //! Events are JSON objects separated by newlines, and arrive cut into arbitrary pieces. They are counted by
 //! their newlines; only where lag is measured is the resourceVersion read too, by searching for it: the first
@@ -18,7 +18,7 @@ pub(crate) fn resource_version(json: &[u8]) -> Option<u64> {
     std::str::from_utf8(&rest[..end]).ok()?.parse().ok()
 }
 
-/// Counts events, and reads their versions if told to.
+/// Counts events, and optionally reads their versions.
 #[derive(Debug)]
 pub(crate) struct EventScanner {
     read_versions: bool,
@@ -34,7 +34,7 @@ impl EventScanner {
         EventScanner { read_versions, events: 0, bytes: 0, head: Vec::new(), version_known: false }
     }
 
-    /// Takes the next piece of the stream; calls `seen` with each version as soon as it is complete.
+    /// Scans the next piece of the stream; calls `seen` with each version as soon as it is complete.
     pub(crate) fn feed(&mut self, data: &[u8], mut seen: impl FnMut(u64)) {
         self.bytes += data.len() as u64;
         if !self.read_versions {
@@ -43,21 +43,21 @@ impl EventScanner {
         }
         let mut rest = data;
         while let Some(end) = memchr(b'\n', rest) {
-            self.look(&rest[..end], &mut seen);
+            self.find_version(&rest[..end], &mut seen);
             self.events += 1;
             self.version_known = false;
             self.head.clear();
             rest = &rest[end + 1..];
         }
         if !rest.is_empty() {
-            self.look(rest, &mut seen);
+            self.find_version(rest, &mut seen);
             if !self.version_known && self.head.is_empty() {
                 self.head.extend_from_slice(rest);
             }
         }
     }
 
-    fn look(&mut self, piece: &[u8], seen: &mut impl FnMut(u64)) {
+    fn find_version(&mut self, piece: &[u8], seen: &mut impl FnMut(u64)) {
         if self.version_known {
             return;
         }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_are_not_there() {
+    fn incomplete_or_missing_versions_are_none() {
         for json in [
             &b""[..],
             b"{}",

@@ -1,7 +1,7 @@
-//! Enough of an API server to try the benchmark on: pods in a map, with watches, over mutual TLS.
+//! A fake API server for tests of the benchmark: pods in a map, with watches, over mutual TLS.
 //!
-//! It answers in the shapes a real one does (lists and watches chunked in odd pieces, single objects with a
-//! length) and can be told to misbehave.
+//! Its responses have the framing of a real one's (lists and watches chunked in odd pieces, single objects with a
+//! length), and it can inject faults.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -30,12 +30,12 @@ use crate::pods::PODS;
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
-/// How a fake server should misbehave; 0 means not.
+/// The faults of a fake server; 0 means none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
-    /// Every so many requests for one pod: 503, and the connection is closed.
+    /// Every Nth request for a pod gets a 503, and the connection is closed.
     pub(crate) refuse_every: usize,
-    /// Watches end after so many events.
+    /// Watches end after this number of events.
     pub(crate) cut_watches_after: usize,
 }
 

@@ -1,13 +1,13 @@
-//! The load that `corten bench` puts on a server, and what it measures.
+//! The benchmarks of `corten bench`.
 //!
-//! [`apiserver`] starts a server as a child process and works it over TLS as clients would: creating, reading,
-//! listing, updating and watching pods. It must run in a process of its own, for the server's CPU time and
-//! memory are read from `/proc`. Nothing here knows how the server works inside: any binary that takes the
-//! same arguments can be measured.
+//! [`apiserver`] starts a server as a child process and sends requests over TLS as clients would: creating, reading,
+//! listing, updating and watching pods. The server must be a process of its own, because its CPU time and memory are
+//! read from `/proc`. Nothing here depends on the server's internals: any binary with the same flags can be measured.
 
 mod apiserver;
 mod cluster;
 mod controllers;
+mod crd;
 mod dns;
 mod events;
 mod http;
@@ -28,6 +28,7 @@ mod watching;
 pub use apiserver::{ApiserverOptions, apiserver};
 pub use cluster::{ClusterOptions, cluster};
 pub use controllers::{ControllersOptions, controllers};
+pub use crd::{CrdOptions, Upstream, crd};
 pub use dns::{DnsOptions, dns};
 pub use node::{NodeOptions, node};
 pub use proxy::{OpenRules, ProxyOptions, Rules, proxy};

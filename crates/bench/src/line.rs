@@ -1,4 +1,4 @@
-//! Three network namespaces in a row: a client, a node and a server at the end who ends every connection.
+//! Three network namespaces in a row: a client, a node, and a server that closes every connection.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -34,7 +34,7 @@ impl Place {
         format!("/proc/self/fd/{}", self.1.as_raw_fd())
     }
 
-    /// Does something there and waits for it.
+    /// Runs a function in the namespace and waits for it.
     pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         self.0.run(work)
     }
@@ -52,7 +52,7 @@ impl Place {
         Ok(self.up(link)?)
     }
 
-    fn everywhere_through(&self, link: &str, gateway: &str) -> anyhow::Result<()> {
+    fn default_route(&self, link: &str, gateway: &str) -> anyhow::Result<()> {
         let mut routing = Routing::open(&self.0)?;
         let link = index(&mut routing, link)?;
         let destination = "0.0.0.0/0".parse()?;
@@ -82,7 +82,7 @@ impl Line {
             Routing::open(&node.0)?.add_veth(&veth)?;
             node.address(link, outer)?;
             place.address("eth0", &format!("{inner}/24"))?;
-            place.everywhere_through("eth0", outer.trim_end_matches("/24"))?;
+            place.default_route("eth0", outer.trim_end_matches("/24"))?;
         }
         node.0.run(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1"))?;
         let address = SocketAddr::new(SERVER.parse()?, PORT);

@@ -1,7 +1,7 @@
-//! Many connections sending requests as fast as they are answered.
+//! The load generator: many connections that send requests as fast as they are answered.
 //!
-//! Connections are opened before the clock starts. An answer other than 2xx is an error, is counted as such,
-//! and its latency is left out; so is a connection that breaks, which is opened again.
+//! Connections are opened before the measurement starts. A response other than 2xx counts as an error without a latency;
+//! so does a connection that breaks, which is opened again.
 
 use std::io;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use tokio::time::timeout;
 
 use crate::http::{Connection, Target};
 
-/// No phase takes longer than this, whatever the server does.
+/// The deadline of every phase.
 pub(crate) const PHASE_LIMIT: Duration = Duration::from_secs(300);
-/// How much of an answer is kept in case it is an error.
+/// The size of the excerpt of an error response.
 const EXCERPT: usize = 300;
 
 /// Appends the request with this number.
 pub(crate) type WriteRequest = Box<dyn Fn(usize, &mut Vec<u8>) + Send + Sync>;
-/// Takes the answer to the request with this number, and when it was complete.
+/// Called with the response to the request with this number, and the time it was complete.
 pub(crate) type Observe = Box<dyn Fn(usize, &[u8], Instant) + Send + Sync>;
 
 /// A number of requests to send.
@@ -29,11 +29,11 @@ pub(crate) struct Job {
     pub(crate) connections: usize,
     pub(crate) total: usize,
     pub(crate) request: WriteRequest,
-    /// Without one, bodies are counted and thrown away.
+    /// Without one, bodies are discarded.
     pub(crate) observe: Option<Observe>,
 }
 
-/// What happened to a [`Job`].
+/// The outcome of a [`Job`].
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) seconds: f64,
@@ -74,7 +74,7 @@ pub(crate) fn percentile(sorted: &[u32], quantile: f64) -> f64 {
     sorted.get(at.min(last)).copied().map_or(0.0, f64::from)
 }
 
-/// Sends all requests of a job and waits for all answers.
+/// Sends all requests of a job and waits for all responses.
 pub(crate) async fn run(target: &Arc<Target>, job: Job) -> anyhow::Result<Outcome> {
     let job = Arc::new(job);
     let next = Arc::new(AtomicUsize::new(0));
@@ -90,14 +90,25 @@ pub(crate) async fn run(target: &Arc<Target>, job: Job) -> anyhow::Result<Outcom
     let mut outcome = Outcome::default();
     let all = async {
         while let Some(finished) = workers.join_next().await {
-            outcome.add(finished.context("a worker ended early")?.context("the server went away")?);
+            outcome
+                .add(finished.context("a worker panicked")?.context("the connection to the server is lost")?);
         }
         anyhow::Ok(())
     };
-    timeout(PHASE_LIMIT, all).await.context("the server took too long")??;
+    timeout(PHASE_LIMIT, all).await.context("the phase exceeded its deadline")??;
     outcome.seconds = started.elapsed().as_secs_f64();
     outcome.latencies.sort_unstable();
     Ok(outcome)
+}
+
+/// Sends one request on a connection of its own; returns status and body.
+pub(crate) async fn once(target: &Target, request: &[u8]) -> anyhow::Result<(u16, Vec<u8>)> {
+    let mut connection = Connection::open(target).await.context("cannot connect to the server")?;
+    let mut body = Vec::new();
+    let mut sink = |data: &[u8]| body.extend_from_slice(data);
+    let answer = timeout(PHASE_LIMIT, connection.request(request, &mut sink)).await;
+    let status = answer.context("the server did not respond in time")??;
+    Ok((status, body))
 }
 
 async fn work(

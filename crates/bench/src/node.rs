@@ -1,8 +1,8 @@
-//! `corten bench node`: real containers on this machine. How long a pod takes from its creation until it runs and from its
-//! deletion until it is gone, alone and among many at once, and what memory it takes.
+//! `corten bench node`: real containers on this machine. Measures the time from a pod's creation until it runs and from its
+//! deletion until it is gone, one by one and many at once, and the memory per pod.
 //!
-//! Pods are what users have: connected to the pod network, with a service account's token. Nothing of them is left behind,
-//! whatever goes wrong. If containerd is installed, the same is measured through it, in the same run.
+//! The pods are ordinary ones: in the pod network, with a service account token. Nothing is left behind, even after a
+//! failure. If containerd is installed, it is measured in the same run.
 
 mod containerd;
 mod watched;
@@ -27,21 +27,21 @@ use watched::Watched;
 
 const NAMESPACE: &str = "bench";
 const IMAGE: &str = "corten.local/bench:1";
-/// Waits to be told to end, and then ends at once.
+/// The container's script: exits at once on SIGTERM.
 const SCRIPT: &str = "trap 'exit 0' TERM; while true; do sleep 1000000 & wait; done";
-/// How long memory is left to settle before it is read.
+/// The time for memory to settle before it is measured.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// What to measure, and how much of it.
+/// The size of the benchmark.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
-    /// How many pods come and go one after the other.
+    /// The number of pods that are created and deleted one after the other.
     pub singles: usize,
-    /// How many come at once.
+    /// The number of pods that are created at once.
     pub pods: usize,
-    /// Whether to measure containerd, too, if it is installed.
+    /// Measure containerd, too, if it is installed.
     pub containerd: bool,
-    /// Where to make the temporary data directory.
+    /// The parent of the temporary data directory.
     pub work_dir: PathBuf,
 }
 
@@ -51,13 +51,13 @@ impl Default for NodeOptions {
     }
 }
 
-/// Runs the benchmark on a server and node of its own, which it ends.
+/// Runs the benchmark on a server and node of its own, which it stops.
 pub async fn node(options: NodeOptions) -> anyhow::Result<Report> {
-    ensure!(options.singles > 0 && options.pods > 0, "there must be pods");
+    ensure!(options.singles > 0 && options.pods > 0, "there must be at least one pod");
     let dir = tempfile::Builder::new()
         .prefix("corten-bench-")
         .tempdir_in(&options.work_dir)
-        .with_context(|| format!("cannot make a directory in {}", options.work_dir.display()))?;
+        .with_context(|| format!("cannot create a directory in {}", options.work_dir.display()))?;
     let mut report = Report::default();
     let data_dir = dir.path().join("data");
     import(&data_dir)?;
@@ -74,7 +74,7 @@ pub async fn node(options: NodeOptions) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// What the figures of a runtime are called.
+/// The names of a runtime's phases in the report.
 #[derive(Clone, Copy)]
 struct Phases {
     one: &'static str,
@@ -86,13 +86,13 @@ const NATIVE: Phases = Phases { one: "one_pod", many: "many_pods", memory: "memo
 const CONTAINERD: Phases =
     Phases { one: "containerd_one_pod", many: "containerd_many_pods", memory: "containerd_memory" };
 
-/// What is measured.
+/// The runtime under test.
 struct Subject<'a> {
     phases: Phases,
     data_dir: &'a Path,
-    /// The path by which the processes that look after pods are known.
+    /// A path in the arguments of the processes that supervise pods.
     names: &'a Path,
-    /// Of the runtime, if it is not the one built in.
+    /// The endpoint of the runtime, if it is not the built-in one.
     endpoint: Option<String>,
 }
 
@@ -108,11 +108,11 @@ async fn run(
     server.stop().await.map(drop)
 }
 
-/// Has the image where the node will look for it.
+/// Imports the image into the node's store.
 fn import(data_dir: &Path) -> anyhow::Result<()> {
-    let archive = busybox_archive(&[IMAGE], &["sh", "-c", SCRIPT]).context("making an image")?;
-    let store = Store::open(corten_container::folder(data_dir)).context("opening the images")?;
-    store.import(archive.as_slice()).context("importing the image")?;
+    let archive = busybox_archive(&[IMAGE], &["sh", "-c", SCRIPT]).context("cannot create an image")?;
+    let store = Store::open(corten_container::folder(data_dir)).context("cannot open the images")?;
+    store.import(archive.as_slice()).context("cannot import the image")?;
     Ok(())
 }
 
@@ -136,37 +136,37 @@ async fn measure(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let kubeconfig = subject.data_dir.join("admin.kubeconfig");
-    let text = std::fs::read_to_string(kubeconfig).context("reading the kubeconfig")?;
+    let text = std::fs::read_to_string(kubeconfig).context("cannot read the kubeconfig")?;
     let remote = Remote::new(&corten_pki::parse_kubeconfig(&text)?)?;
     let client = Client::new(Arc::new(remote), "corten-bench");
     let mut watched = Watched::new(client.clone(), NAMESPACE);
     watched.node_ready().await?;
     prepare(&client).await?;
     let outcome = async {
-        alone(options, subject.phases, &mut watched, report).await?;
-        together(options, subject, &mut watched, pid, report).await
+        one_by_one(options, subject.phases, &mut watched, report).await?;
+        concurrently(options, subject, &mut watched, pid, report).await
     };
     let outcome = outcome.await;
     if outcome.is_err() {
-        // The first failure is the one to tell of.
+        // The first error is returned.
         let _ = watched.clear().await;
     }
     outcome
 }
 
-/// Makes a place for the pods.
+/// Creates the namespace of the pods.
 async fn prepare(client: &Client) -> anyhow::Result<()> {
     client.create(&kinds::NAMESPACES, &kinds::NAMESPACES.new_object("", NAMESPACE)).await?;
     let account = kinds::SERVICE_ACCOUNTS.new_object(NAMESPACE, "default");
     match client.create(&kinds::SERVICE_ACCOUNTS, &account).await {
-        // A controller may have been quicker.
+        // A controller may have created it already.
         Err(error) if !error.already_exists() => Err(error.into()),
         _ => Ok(()),
     }
 }
 
 /// One pod after the other.
-async fn alone(
+async fn one_by_one(
     options: &NodeOptions,
     phases: Phases,
     watched: &mut Watched,
@@ -188,8 +188,8 @@ async fn alone(
     Ok(())
 }
 
-/// Many pods at once, and what they cost.
-async fn together(
+/// Measures many pods at once, and their memory.
+async fn concurrently(
     options: &NodeOptions,
     subject: &Subject<'_>,
     watched: &mut Watched,
@@ -221,7 +221,7 @@ async fn together(
     Ok(())
 }
 
-/// How long after the beginning everything was, the soonest first.
+/// The microseconds from the start to each time, ascending.
 fn since(started: Instant, times: &[Instant]) -> Vec<u32> {
     let mut times: Vec<u32> = times.iter().map(|time| microseconds(*time - started)).collect();
     times.sort_unstable();

@@ -5,18 +5,18 @@ use std::sync::{Arc, mpsc};
 use anyhow::{Context, bail, ensure};
 use memchr::memmem;
 use serde_json::Value;
-use tokio::time::timeout;
 
 use crate::apiserver::Session;
-use crate::http::{Connection, write_request};
-use crate::load::{self, Job, Outcome, PHASE_LIMIT, WriteRequest, excerpt};
+use crate::http::{Target, write_request};
+use crate::load::{self, Job, Outcome, WriteRequest, excerpt};
 use crate::pods::{self, NAMESPACE, PODS};
 use crate::report::Phase;
+use crate::usage::Meter;
 
 const JSON: &str = "application/json";
 
-/// Makes the namespace and its service account. They may be there already, and a server without admission may
-/// not know them; whether pods can be made without is for the next phase to find out.
+/// Creates the namespace and its service account. They may exist already, and a server without admission may not need
+/// them; the next phase fails if pods cannot be created.
 pub(crate) async fn prepare(session: &Session<'_>) -> anyhow::Result<()> {
     let namespace =
         format!(r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{NAMESPACE}"}}}}"#);
@@ -26,9 +26,9 @@ pub(crate) async fn prepare(session: &Session<'_>) -> anyhow::Result<()> {
         let mut request = Vec::new();
         let content = Some((JSON, body.as_bytes()));
         write_request(&mut request, &session.target.host, "POST", format_args!("{path}"), content);
-        let (status, answer) = once(session, &request).await?;
+        let (status, answer) = load::once(&session.target, &request).await?;
         if !matches!(status, 200..300 | 404 | 409) {
-            bail!("the server refused {body} with {status}: {}", excerpt(&answer));
+            bail!("cannot create {body}: {status}: {}", excerpt(&answer));
         }
     }
     Ok(())
@@ -45,7 +45,7 @@ pub(crate) async fn create(session: &mut Session<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads single pods in an order that repeats nothing soon.
+/// Reads single pods in a scattered order.
 pub(crate) async fn get(
     session: &mut Session<'_>,
     name: &'static str,
@@ -61,12 +61,12 @@ pub(crate) async fn get(
     Ok(())
 }
 
-/// Reads all pods in one answer, again and again on one connection.
+/// Lists all pods in one response, repeatedly on one connection.
 pub(crate) async fn list(session: &mut Session<'_>) -> anyhow::Result<()> {
     let mut request = Vec::new();
     write_request(&mut request, &session.target.host, "GET", format_args!("{PODS}"), None);
-    let (status, answer) = once(session, &request).await?;
-    ensure!(status == 200, "the server refused to list with {status}: {}", excerpt(&answer));
+    let (status, answer) = load::once(&session.target, &request).await?;
+    ensure!(status == 200, "cannot list pods: {status}: {}", excerpt(&answer));
     let marker = format!("\"name\":\"{}", pods::NAME_PREFIX);
     let items = memmem::find_iter(&answer, marker.as_bytes()).count();
     let megabytes = answer.len() as f64 / 1e6;
@@ -83,7 +83,7 @@ pub(crate) async fn list(session: &mut Session<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes back every pod as it was read, with one label more.
+/// Replaces every pod with its current state and one more label.
 pub(crate) async fn update(session: &mut Session<'_>) -> anyhow::Result<()> {
     let bodies = Arc::new(relabelled(session).await?);
     let (host, total) = (session.target.host.clone(), bodies.len());
@@ -120,32 +120,34 @@ async fn relabelled(session: &Session<'_>) -> anyhow::Result<Vec<(String, Vec<u8
     Ok(changed)
 }
 
-/// One request on a connection of its own; its status and body.
-pub(crate) async fn once(session: &Session<'_>, request: &[u8]) -> anyhow::Result<(u16, Vec<u8>)> {
-    let mut connection = Connection::open(&session.target).await.context("cannot connect to the server")?;
-    let mut body = Vec::new();
-    let mut sink = |data: &[u8]| body.extend_from_slice(data);
-    let answer = timeout(PHASE_LIMIT, connection.request(request, &mut sink)).await;
-    let status = answer.context("the server took too long")??;
-    Ok((status, body))
-}
-
 fn job(connections: usize, total: usize, request: WriteRequest) -> Job {
     Job { connections, total, request, observe: None }
 }
 
 /// Runs a job as a phase of the report.
 async fn measure(session: &mut Session<'_>, name: &'static str, job: Job) -> anyhow::Result<Outcome> {
-    let meter = session.meter()?;
-    let outcome = load::run(&session.target, job).await.with_context(|| format!("phase {name}"))?;
-    let phase = session.report.phase(name);
+    let pids = [session.pid];
+    measure_job(&session.target, &pids, session.report.phase(name), job)
+        .await
+        .with_context(|| format!("phase {name}"))
+}
+
+/// Runs a job and records its rate, latencies and CPU time.
+pub(crate) async fn measure_job(
+    target: &Arc<Target>,
+    pids: &[u32],
+    phase: &mut Phase,
+    job: Job,
+) -> anyhow::Result<Outcome> {
+    let meter = Meter::start(pids)?;
+    let outcome = load::run(target, job).await?;
     describe(phase, &outcome);
     let server_seconds = meter.finish(phase)?;
     phase.set("server_cpu_each_us", server_seconds * 1e6 / outcome.latencies.len().max(1) as f64);
     Ok(outcome)
 }
 
-/// What every phase of requests says about itself.
+/// Adds the common measures of a phase of requests.
 pub(crate) fn describe(phase: &mut Phase, outcome: &Outcome) {
     phase
         .set("per_s", outcome.per_second())

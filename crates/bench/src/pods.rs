@@ -1,12 +1,12 @@
-//! The pods the benchmark works on: like a small service's, 2.2 KB as a client would send them.
+//! The pods of the benchmark: like a small service's, 2.2 KB in JSON.
 
 use std::fmt::Write;
 
-/// The namespace all of them are in.
+/// The namespace of all pods.
 pub(crate) const NAMESPACE: &str = "bench";
-/// Where they are listed, watched and created.
+/// The path of their collection.
 pub(crate) const PODS: &str = "/api/v1/namespaces/bench/pods";
-/// The beginning of every pod's name.
+/// The prefix of all pod names.
 pub(crate) const NAME_PREFIX: &str = "bench-pod-";
 
 /// The name of the pod with this number.

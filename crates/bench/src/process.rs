@@ -1,7 +1,6 @@
-//! A server as a child process: started, waited for, ended.
+//! A server as a child process: starting it, waiting for readiness, stopping it.
 //!
-//! The child is ended politely by [`ServerProcess::stop`] and is killed, by its process id, if this value is
-//! dropped before.
+//! [`ServerProcess::stop`] stops the child with SIGTERM; a drop without it kills the child by its process ID.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,19 +12,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use tokio::process::{Child, Command};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use crate::http::{Connection, Target, write_request};
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 const STOP_LIMIT: Duration = Duration::from_secs(30);
-/// Readiness is another process's state, so it has to be asked for; this is the resolution of start times.
+/// The polling period of readiness, which is the resolution of start times.
 const ASK_EVERY: Duration = Duration::from_millis(1);
 
-/// A machine that is nearly full is measured too: it would be given no pods otherwise.
+/// Flags with which a node runs pods although its disk is nearly full.
 pub(crate) const ON_FULL_DISKS: [&str; 2] = ["--kubelet-arg", "eviction-hard=nodefs.available<1Mi"];
 
-/// A running server that has said it is ready.
+/// A running server that is ready.
 pub(crate) struct ServerProcess {
     child: Child,
     pub(crate) pid: u32,
@@ -36,7 +35,7 @@ pub(crate) struct ServerProcess {
 
 impl ServerProcess {
     /// Starts `binary` and waits until it has written `kubeconfig` and answers `ready_path` with 200.
-    /// What it prints goes to `log`.
+    /// Its output goes to `log`.
     pub(crate) async fn start(
         binary: &Path,
         arguments: &[OsString],
@@ -47,6 +46,27 @@ impl ServerProcess {
         if kubeconfig.exists() {
             fs::remove_file(kubeconfig)?;
         }
+        let ready = async { answers(await_target(kubeconfig).await, ready_path).await };
+        ServerProcess::spawn(binary, arguments, log, ready).await
+    }
+
+    /// Starts `binary`, which will listen at a known address, and waits until it answers `ready_path` with 200.
+    pub(crate) async fn start_at(
+        target: &Arc<Target>,
+        binary: &Path,
+        arguments: &[OsString],
+        ready_path: &str,
+        log: &Path,
+    ) -> anyhow::Result<ServerProcess> {
+        ServerProcess::spawn(binary, arguments, log, answers(Arc::clone(target), ready_path)).await
+    }
+
+    async fn spawn(
+        binary: &Path,
+        arguments: &[OsString],
+        log: &Path,
+        ready: impl Future<Output = Arc<Target>>,
+    ) -> anyhow::Result<ServerProcess> {
         let output = fs::File::create(log).with_context(|| format!("cannot create {}", log.display()))?;
         let started = Instant::now();
         let mut child = Command::new(binary)
@@ -57,17 +77,17 @@ impl ServerProcess {
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("cannot start {}", binary.display()))?;
-        let pid = child.id().context("the server ended at once")?;
+        let pid = child.id().context("the server exited at once")?;
         let target = tokio::select! {
-            target = timeout(START_LIMIT, ready(kubeconfig, ready_path)) => {
+            target = timeout(START_LIMIT, ready) => {
                 target.with_context(|| format!("the server was not ready in time; {}", tail(log)))?
             }
-            status = child.wait() => bail!("the server ended ({}) before it was ready; {}", status?, tail(log)),
+            status = child.wait() => bail!("the server exited ({}) before it was ready; {}", status?, tail(log)),
         };
         Ok(ServerProcess { child, pid, target, ready_after: started.elapsed() })
     }
 
-    /// Asks the server to end and waits until it has; returns how long that took.
+    /// Stops the server; returns the time until it exited.
     pub(crate) async fn stop(mut self) -> anyhow::Result<Duration> {
         let started = Instant::now();
         // The child is not reaped before `wait`, so its id still belongs to it.
@@ -75,31 +95,42 @@ impl ServerProcess {
         kill_process(pid, Signal::TERM).context("cannot signal the server")?;
         if timeout(STOP_LIMIT, self.child.wait()).await.is_err() {
             self.child.kill().await?;
-            bail!("the server did not end {} s after SIGTERM and was killed", STOP_LIMIT.as_secs());
+            bail!("the server did not exit {} s after SIGTERM and was killed", STOP_LIMIT.as_secs());
         }
         Ok(started.elapsed())
     }
 }
 
-/// Allows as many open files as the system lets us; children inherit it.
+/// Raises the limit of open files to the hard limit; children inherit it.
 pub(crate) fn raise_open_files_limit() -> anyhow::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
         .context("cannot raise the limit of open files")
 }
 
-async fn ready(kubeconfig: &Path, path: &str) -> Arc<Target> {
+fn ticks() -> Interval {
     let mut ticks = interval(ASK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let target = loop {
+    ticks
+}
+
+/// Waits for a kubeconfig, and returns the server that it names.
+async fn await_target(kubeconfig: &Path) -> Arc<Target> {
+    let mut ticks = ticks();
+    loop {
         ticks.tick().await;
         if let Some(target) = target(kubeconfig).await {
-            break Arc::new(target);
+            return Arc::new(target);
         }
-    };
+    }
+}
+
+/// Waits until a server answers a path with 200.
+async fn answers(target: Arc<Target>, path: &str) -> Arc<Target> {
+    let mut ticks = ticks();
     let mut request = Vec::new();
     write_request(&mut request, &target.host, "GET", format_args!("{path}"), None);
-    // One connection as long as it lasts: handshakes would take time from a server that is starting.
+    // One connection, reused: handshakes would take CPU time from a server that is starting.
     let mut connection = None;
     loop {
         ticks.tick().await;

@@ -1,7 +1,7 @@
-//! `corten bench proxy`: what Services cost that nobody uses, and what the way through one costs.
+//! `corten bench proxy`: the cost of unused Services, and of connections through one.
 //!
-//! Everything happens in network namespaces of its own: a node between a client and a server. Whatever makes the rules
-//! is told of Services and EndpointSlices as objects; it is the caller's, for nothing here knows how it works.
+//! Everything happens in network namespaces of its own: a node between a client and a server. The caller provides the
+//! proxy's rules behind [`Rules`], which takes Services and EndpointSlices as objects.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -16,19 +16,19 @@ use crate::report::{Phase, Report};
 use crate::usage::own_cpu_seconds;
 
 const FEW: usize = 10;
-/// How often one Service changes.
+/// The number of changes of one Service.
 const CHANGES: usize = 10;
-/// How often in a second it is another way's turn.
+/// Turns per second, after each of which the next path is measured.
 const TURNS: u64 = 5;
 
-/// What to measure, and how much of it.
+/// The size of the benchmark.
 #[derive(Clone, Debug)]
 pub struct ProxyOptions {
-    /// The back ends' names.
+    /// The names of the proxy modes.
     pub backends: Vec<&'static str>,
     pub services: usize,
     pub endpoints: usize,
-    /// How many seconds connections are counted, each way.
+    /// The seconds of measured connections per path.
     pub seconds: u64,
 }
 
@@ -39,24 +39,24 @@ impl Default for ProxyOptions {
     }
 }
 
-/// Makes rules in one network namespace.
+/// The proxy's rules in one network namespace.
 pub trait Rules {
-    /// Takes in Services and EndpointSlices.
-    fn tell(&mut self, services: &[Value], slices: &[Value]);
+    /// Applies new states of Services and EndpointSlices.
+    fn update(&mut self, services: &[Value], slices: &[Value]);
 
-    /// Writes what follows, and returns when it is written.
+    /// Writes the resulting rules to the kernel.
     fn write(&mut self) -> anyhow::Result<()>;
 }
 
-/// Makes rules by a back end's name.
+/// Opens the rules of a proxy mode.
 pub type OpenRules<'a> = &'a dyn Fn(&str, Namespace) -> anyhow::Result<Box<dyn Rules>>;
 
-/// Measures each back end.
+/// Measures each proxy mode.
 pub fn proxy(options: &ProxyOptions, open: OpenRules<'_>) -> anyhow::Result<Report> {
     let mut report = Report::default();
     for backend in options.backends.iter().copied() {
         let phase = report.phase(backend);
-        measure(options, backend, open, phase).with_context(|| format!("measuring {backend}"))?;
+        measure(options, backend, open, phase).with_context(|| format!("cannot measure {backend}"))?;
     }
     Ok(report)
 }
@@ -67,7 +67,7 @@ fn measure(
     open: OpenRules<'_>,
     phase: &mut Phase,
 ) -> anyhow::Result<()> {
-    let direct = Way::direct().context("making network namespaces")?;
+    let direct = ConnectionPath::direct().context("cannot create network namespaces")?;
     let few = through(options, FEW, backend, open, phase)?;
     let many = through(options, options.services, backend, open, phase)?;
     let names = ["connects_directly_per_s", "connects_with_few_per_s", "connects_with_many_per_s"];
@@ -77,27 +77,27 @@ fn measure(
     Ok(())
 }
 
-/// A way that connections take: nobody else has taken it, so that no connection meets the remains of another's.
-struct Way {
+/// A path of connections with namespaces of its own, so that no connection meets the conntrack entries of another path.
+struct ConnectionPath {
     line: Line,
     to: SocketAddr,
-    /// Whoever made its rules is told nothing any more.
+    /// Kept open, without further updates.
     _rules: Option<Box<dyn Rules>>,
 }
 
-impl Way {
-    fn direct() -> anyhow::Result<Way> {
-        Ok(Way { line: Line::new()?, to: SocketAddr::new(SERVER.parse()?, PORT), _rules: None })
+impl ConnectionPath {
+    fn direct() -> anyhow::Result<ConnectionPath> {
+        Ok(ConnectionPath { line: Line::new()?, to: SocketAddr::new(SERVER.parse()?, PORT), _rules: None })
     }
 }
 
-/// Connections per second on each way, measured in many short turns so that what else the machine does, and where it
-/// puts threads, is in all of them; after some that are not counted. The middle one of a way's turns counts.
-fn rates(ways: [&Way; 3], seconds: u64) -> anyhow::Result<[f64; 3]> {
+/// Connections per second on each path: the median of many short turns, after a warm-up. The paths take turns, so that
+/// other load and the placement of threads affect all of them alike.
+fn rates(paths: [&ConnectionPath; 3], seconds: u64) -> anyhow::Result<[f64; 3]> {
     let mut seen = [const { Vec::new() }; 3];
     for round in 0..=(seconds * TURNS).max(1) {
-        for (way, seen) in ways.iter().zip(&mut seen) {
-            let rate = connects(way, Duration::from_secs(1) / TURNS as u32)?;
+        for (path, seen) in paths.iter().zip(&mut seen) {
+            let rate = connects(path, Duration::from_secs(1) / TURNS as u32)?;
             if round > 0 {
                 seen.push(rate);
             }
@@ -109,27 +109,27 @@ fn rates(ways: [&Way; 3], seconds: u64) -> anyhow::Result<[f64; 3]> {
     }))
 }
 
-/// Writes so many Services and changes one; the way through another.
+/// Writes rules of many Services and measures changes of one; returns the path through another.
 fn through(
     options: &ProxyOptions,
     services: usize,
     backend: &str,
     open: OpenRules<'_>,
     phase: &mut Phase,
-) -> anyhow::Result<Way> {
-    let line = Line::new().context("making network namespaces")?;
+) -> anyhow::Result<ConnectionPath> {
+    let line = Line::new().context("cannot create network namespaces")?;
     let mut rules = open(backend, Namespace::open(line.node.path())?)?;
     let (used, slices): (Vec<Value>, Vec<Value>) =
         (0..services).map(|n| (service(n), slice(n, options.endpoints, 0))).unzip();
     let is_many = services != FEW;
-    rules.tell(&used, &slices);
+    rules.update(&used, &slices);
     let (wall, cpu) = timed(|| rules.write())?;
     if is_many {
         phase.set("full_sync_ms", wall).set("full_sync_cpu_ms", cpu);
     }
     let (mut wall, mut cpu) = (0.0, 0.0);
     for round in 1..=CHANGES {
-        rules.tell(&[], &[slice(services / 2, options.endpoints, round)]);
+        rules.update(&[], &[slice(services / 2, options.endpoints, round)]);
         let (one_wall, one_cpu) = timed(|| rules.write())?;
         (wall, cpu) = (wall + one_wall, cpu + one_cpu);
     }
@@ -140,12 +140,12 @@ fn through(
         phase.set("change_of_few_ms", wall).set("change_of_few_cpu_ms", cpu);
     }
     let to = SocketAddr::new(cluster_ip(services).into(), 80);
-    rules.tell(&[service(services)], &[real_slice(services)]);
+    rules.update(&[service(services)], &[real_slice(services)]);
     rules.write()?;
-    Ok(Way { line, to, _rules: Some(rules) })
+    Ok(ConnectionPath { line, to, _rules: Some(rules) })
 }
 
-/// How long something takes, and how much CPU, in milliseconds.
+/// The elapsed and the CPU time of a function, in milliseconds.
 fn timed(work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<(f64, f64)> {
     let (started, cpu) = (Instant::now(), own_cpu_seconds()?);
     work()?;
@@ -166,7 +166,7 @@ fn service(n: usize) -> Value {
     })
 }
 
-/// Nobody is at these addresses; with each round, another one is the last.
+/// An EndpointSlice of unused addresses; the last one differs in each round.
 fn slice(n: usize, endpoints: usize, round: usize) -> Value {
     let base = Ipv4Addr::new(10, 128, 0, 0).to_bits() + (n * endpoints) as u32;
     let listed = (0..endpoints).map(|endpoint| {
@@ -192,18 +192,18 @@ fn slice_of(n: usize, endpoints: Vec<Value>) -> Value {
     })
 }
 
-/// How many connections are made in a second, one after the other.
-fn connects(way: &Way, lasting: Duration) -> anyhow::Result<f64> {
-    let to = way.to;
-    let connected = way.line.client.run(|| {
+/// The connections per second, one after the other.
+fn connects(path: &ConnectionPath, lasting: Duration) -> anyhow::Result<f64> {
+    let to = path.to;
+    let connected = path.line.client.run(|| {
         let (started, mut count) = (Instant::now(), 0u32);
         while started.elapsed() < lasting {
-            // The server closes first, so that its side keeps what is left of the connection.
+            // The server closes first, so that TIME_WAIT is on its side.
             let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(5))?;
             stream.read_to_end(&mut Vec::new())?;
             count += 1;
         }
         Ok(f64::from(count) / started.elapsed().as_secs_f64())
     });
-    connected.with_context(|| format!("connecting to {to}"))
+    connected.with_context(|| format!("cannot connect to {to}"))
 }

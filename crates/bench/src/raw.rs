@@ -1,5 +1,5 @@
-//! What this machine can do at best, to compare a server with: durable appends, and answers over TLS from a
-//! server that does nothing else.
+//! The upper bounds of this machine, to compare a server with: durable appends, and responses over TLS from a server that
+//! does nothing else.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -28,7 +28,7 @@ const PIECE: usize = 64 * 1024;
 const APPENDS: usize = 5_000;
 const APPEND_LIMIT: Duration = Duration::from_secs(2);
 
-/// How much to ask of the raw server.
+/// The load on the raw server.
 #[derive(Clone, Copy)]
 pub(crate) struct RawPlan {
     pub(crate) connections: usize,
@@ -36,7 +36,7 @@ pub(crate) struct RawPlan {
     pub(crate) bulks: usize,
 }
 
-/// A server without a purpose: answers every request with 2 KB, and `/bulk` with 32 MB, over mutual TLS.
+/// A bare server: responds to every request with 2 KB, and to `/bulk` with 32 MB, over mutual TLS.
 ///
 /// Writes `DIR/kubeconfig` when it is listening, and runs until the process ends. The benchmark starts it as
 /// `corten bench raw-server DIR`, in a process of its own as the real server is.
@@ -61,7 +61,7 @@ pub async fn raw_server(dir: &Path) -> anyhow::Result<()> {
     loop {
         let (stream, _) = listener.accept().await?;
         let acceptor = acceptor.clone();
-        // A client that breaks off is that client's affair.
+        // A client that disconnects is no error of the server.
         tokio::spawn(async move { serve(acceptor, stream).await.ok() });
     }
 }

@@ -1,4 +1,4 @@
-//! What a benchmark found: numbers under stable keys, as a table for people and as JSON for programs.
+//! The results of a benchmark: numbers under stable keys, as a table for people and as JSON for programs.
 //!
 //! A key is `<phase>.<measure>` (`create.per_s`) and is also the path in the JSON. The end of a measure's name
 //! is its unit: `_ms`, `_s`, `_mb`, `_kb`, `_us`, `_percent`, `per_s`; without one it is a plain count.
@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Number, Value};
 
-/// The room for a phase's name in the table, and for a whole line.
+/// The width of a phase's name in the table, and of a whole line.
 const INDENT: usize = 14;
 const WIDTH: usize = 110;
 
@@ -19,7 +19,7 @@ pub struct Report {
 
 #[derive(Debug)]
 pub(crate) struct Phase {
-    name: &'static str,
+    name: String,
     measures: Vec<(&'static str, f64)>,
     first_error: Option<String>,
 }
@@ -40,12 +40,18 @@ impl Phase {
 
 impl Report {
     /// The phase of this name, added at the end if it is new.
-    pub(crate) fn phase(&mut self, name: &'static str) -> &mut Phase {
+    pub(crate) fn phase(&mut self, name: &str) -> &mut Phase {
         let at = self.phases.iter().position(|phase| phase.name == name).unwrap_or_else(|| {
-            self.phases.push(Phase { name, measures: Vec::new(), first_error: None });
+            self.phases.push(Phase { name: name.to_owned(), measures: Vec::new(), first_error: None });
             self.phases.len() - 1
         });
         &mut self.phases[at]
+    }
+
+    /// Adds the phases of another server, with its name before theirs.
+    pub(crate) fn append(&mut self, server: &str, other: Report) {
+        let renamed = other.phases.into_iter();
+        self.phases.extend(renamed.map(|phase| Phase { name: format!("{server}_{}", phase.name), ..phase }));
     }
 
     /// One number, by its key: `create.per_s`.
@@ -55,7 +61,7 @@ impl Report {
         phase.measures.iter().find(|(name, _)| *name == measure).map(|(_, value)| *value)
     }
 
-    /// Whether any request failed. The figures of such a run should not be believed.
+    /// True if any request failed. The numbers of such a run are not reliable.
     pub fn has_errors(&self) -> bool {
         self.phases.iter().any(|phase| phase.first_error.is_some())
     }
@@ -92,7 +98,7 @@ impl Report {
             if let Some(error) = &phase.first_error {
                 measures.insert("first_error".to_owned(), Value::String(error.clone()));
             }
-            all.insert(phase.name.to_owned(), Value::Object(measures));
+            all.insert(phase.name.clone(), Value::Object(measures));
         }
         format!("{:#}", Value::Object(all))
     }

@@ -1,10 +1,9 @@
-//! `corten bench scheduler`: upstream's workloads, end to end. Nodes are objects without anything behind them, as in
-//! upstream's own measurements.
+//! `corten bench scheduler`: the workloads of upstream's scheduler_perf, end to end. Nodes exist only in the API, as there.
 //!
-//! As upstream does, pods are created through the API server as fast as it takes them while they are scheduled, others
-//! come between where the workload has such, and it is measured until the last has a node in the API. With a backlog, pods
-//! are created while no scheduler runs, and it is measured from when the server is started again with one: what scheduling
-//! and binding alone can do.
+//! As in scheduler_perf, pods are created as fast as the API server allows while they are scheduled, some workloads create
+//! other pods meanwhile, and the measurement ends when the last pod is bound. With a backlog, all pods are created before
+//! the scheduler runs, and the measurement starts with the restart of the server with a scheduler: scheduling and binding
+//! alone.
 
 mod workloads;
 
@@ -25,23 +24,23 @@ use crate::usage;
 use workloads::{FIRST_NAMESPACE, SECOND_NAMESPACE, WORKLOADS, Workload};
 
 const CONNECTIONS: usize = 32;
-/// How often a pod comes between, as upstream has it.
-const MEANWHILE_EVERY: Duration = Duration::from_millis(200);
-const ASK_EVERY: Duration = Duration::from_millis(20);
+/// The period of the pods that are created meanwhile, as upstream's.
+const OTHER_POD_PERIOD: Duration = Duration::from_millis(200);
+const POLL_PERIOD: Duration = Duration::from_millis(20);
 const LIMIT: Duration = Duration::from_secs(600);
-/// What upstream turns off too when it measures its scheduler.
-const WITHOUT: &str = "ServiceAccount,TaintNodesByCondition,Priority";
+/// Admission plugins that scheduler_perf turns off, too.
+const DISABLED_ADMISSION_PLUGINS: &str = "ServiceAccount,TaintNodesByCondition,Priority";
 
-/// What to measure, and how much of it.
+/// The size of the benchmark.
 #[derive(Clone, Debug)]
 pub struct SchedulerOptions {
     pub workload: String,
-    /// The workload's own numbers unless they are said.
+    /// The workload's own numbers by default.
     pub nodes: Option<usize>,
     pub pods: Option<usize>,
-    /// Whether all pods are there before the scheduler is.
+    /// Create all pods before the scheduler starts.
     pub backlog: bool,
-    /// Where to make the temporary data directory.
+    /// The parent of the temporary data directory.
     pub work_dir: PathBuf,
 }
 
@@ -52,14 +51,14 @@ impl Default for SchedulerOptions {
     }
 }
 
-/// What runs beside the API server.
+/// The parts beside the API server.
 #[derive(Clone, Copy)]
 enum Parts {
     Scheduler,
     Nothing,
 }
 
-/// Runs one workload on a server of its own, which it ends.
+/// Runs one workload on a server of its own, which it stops.
 pub async fn scheduler(options: SchedulerOptions) -> anyhow::Result<Report> {
     let names: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
     let workload = Workload::named(&options.workload).with_context(|| {
@@ -70,7 +69,7 @@ pub async fn scheduler(options: SchedulerOptions) -> anyhow::Result<Report> {
     let dir = tempfile::Builder::new()
         .prefix("corten-bench-")
         .tempdir_in(&options.work_dir)
-        .with_context(|| format!("cannot make a directory in {}", options.work_dir.display()))?;
+        .with_context(|| format!("cannot create a directory in {}", options.work_dir.display()))?;
     let mut report = Report::default();
     let outcome = measure(&options, workload, nodes, dir.path(), &mut report).await;
     outcome.with_context(|| process::tail(&dir.path().join("log")))?;
@@ -86,7 +85,9 @@ async fn start(dir: &Path, parts: Parts) -> anyhow::Result<ServerProcess> {
         Parts::Scheduler => "agent,controller-manager",
         Parts::Nothing => "agent,controller-manager,scheduler",
     };
-    arguments.extend(["--disable", without, "--disable-admission-plugins", WITHOUT].map(Into::into));
+    arguments.extend(
+        ["--disable", without, "--disable-admission-plugins", DISABLED_ADMISSION_PLUGINS].map(Into::into),
+    );
     let kubeconfig = data_dir.join("admin.kubeconfig");
     ServerProcess::start(&this_program, &arguments, &kubeconfig, "/readyz", &dir.join("log")).await
 }
@@ -117,7 +118,7 @@ async fn measure(
         let mut creating = Duration::ZERO;
         if !options.backlog {
             creating = create_all(&server).await?;
-            // Making ready what is sent is no part of it.
+            // Preparing the requests is not measured.
             started = Instant::now() - creating;
         }
         scheduled(&server, SECOND_NAMESPACE).await?;
@@ -140,7 +141,7 @@ async fn measure(
     Ok(())
 }
 
-/// Creates nodes, the pods that are there before, and what all of them need.
+/// Creates the nodes, the initial pods, and the objects they need.
 async fn prepare(
     workload: &'static Workload,
     nodes: usize,
@@ -162,14 +163,14 @@ async fn prepare(
     scheduled(server, FIRST_NAMESPACE).await
 }
 
-/// Creates what comes between the pods that are measured, one by one, until that fails.
+/// Creates the workload's other pods during the measurement, one by one, until that fails.
 async fn interrupt(target: &Arc<Target>, workload: &'static Workload) -> anyhow::Error {
-    let mut ticks = tokio::time::interval(MEANWHILE_EVERY);
+    let mut ticks = tokio::time::interval(OTHER_POD_PERIOD);
     for index in 0.. {
         ticks.tick().await;
         let Some(pod) = workload.pod_meanwhile(index) else { break };
         if let Err(error) = send(target, vec![creation(target, &pods_of(FIRST_NAMESPACE), &pod)]).await {
-            return error.context("cannot create a pod meanwhile");
+            return error.context("cannot create a pod during the measurement");
         }
     }
     std::future::pending().await
@@ -179,7 +180,7 @@ fn pods_of(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/pods")
 }
 
-/// Creates objects, many at a time; how long that takes once all is ready for it.
+/// Creates objects concurrently; returns the time without the preparation.
 async fn create(
     server: &ServerProcess,
     count: usize,
@@ -253,11 +254,11 @@ async fn scheduled(server: &ServerProcess, namespace: &str) -> anyhow::Result<()
     loop {
         let (mut answer, asked) = (Vec::new(), Instant::now());
         let status = connection.request(&request, &mut |data| answer.extend_from_slice(data)).await?;
-        ensure!(status == 200, "the server refused to list: {status}: {}", load::excerpt(&answer));
-        let list = json::parse(&answer).context("the list of pods cannot be read")?;
+        ensure!(status == 200, "cannot list pods: {status}: {}", load::excerpt(&answer));
+        let list = json::parse(&answer).context("cannot parse the list of pods")?;
         let Some(waiting) = list.items_at(&["items"]).first() else { return Ok(()) };
         ensure!(started.elapsed() < LIMIT, "{} has no node after {LIMIT:?}", meta::name(waiting));
-        // Looking through many pods takes time from the server.
-        tokio::time::sleep(ASK_EVERY.max(asked.elapsed() * 5)).await;
+        // Listing many pods takes CPU time from the server.
+        tokio::time::sleep(POLL_PERIOD.max(asked.elapsed() * 5)).await;
     }
 }

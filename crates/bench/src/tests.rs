@@ -84,7 +84,7 @@ async fn every_phase_is_measured() {
     assert_complete(session.report);
 }
 
-/// A program that behaves like `corten server` but leaves the serving to the fake in this process.
+/// A program that starts and stops like `corten server`, while the fake in this process serves requests.
 fn stand_in(dir: &Path, script: &str) -> PathBuf {
     let path = dir.join("server");
     fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -133,7 +133,7 @@ async fn a_server_that_does_not_start_is_quoted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn refused_requests_are_errors_and_the_rest_goes_on() {
+async fn failed_requests_are_counted_and_the_others_go_on() {
     let dir = TempDir::new().unwrap();
     let mut report = Report::default();
     let mut session = session(&dir, Faults { refuse_every: 10, ..Faults::default() }, &mut report).await;
@@ -146,7 +146,7 @@ async fn refused_requests_are_errors_and_the_rest_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watchers_that_are_cut_off_are_counted() {
+async fn watchers_that_end_early_are_counted() {
     let dir = TempDir::new().unwrap();
     let mut report = Report::default();
     let mut session = session(&dir, Faults { cut_watches_after: 25, ..Faults::default() }, &mut report).await;

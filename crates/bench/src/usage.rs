@@ -1,4 +1,4 @@
-//! What a process has used, as the kernel counts it in `/proc`.
+//! The CPU time and memory of processes, from `/proc`.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -6,6 +6,35 @@ use std::path::Path;
 
 use anyhow::Context;
 use memchr::memmem;
+
+use crate::report::Phase;
+
+/// CPU time at the beginning of a phase.
+pub(crate) struct Meter {
+    pids: Vec<u32>,
+    server: f64,
+    client: f64,
+}
+
+impl Meter {
+    /// Starts counting the CPU time of a server's processes and of this one.
+    pub(crate) fn start(pids: &[u32]) -> anyhow::Result<Meter> {
+        let client = cpu_seconds(std::process::id())?;
+        Ok(Meter { pids: pids.to_vec(), server: all_cpu_seconds(pids)?, client })
+    }
+
+    /// Records the CPU time since the start; returns the server's seconds.
+    pub(crate) fn finish(self, phase: &mut Phase) -> anyhow::Result<f64> {
+        let server = all_cpu_seconds(&self.pids)? - self.server;
+        let client = cpu_seconds(std::process::id())? - self.client;
+        phase.set("server_cpu_s", server).set("client_cpu_s", client);
+        Ok(server)
+    }
+}
+
+fn all_cpu_seconds(pids: &[u32]) -> anyhow::Result<f64> {
+    pids.iter().map(|pid| cpu_seconds(*pid)).sum()
+}
 
 /// CPU seconds (user and system, all threads, also ended ones). Counted in clock ticks, usually 10 ms.
 pub(crate) fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
@@ -23,7 +52,7 @@ pub(crate) fn own_cpu_seconds() -> anyhow::Result<f64> {
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// CPU seconds of the threads alive now, in nanosecond steps: for phases in which next to nothing happens.
+/// CPU seconds of the live threads, with nanosecond resolution: for idle phases.
 /// Falls back to [`cpu_seconds`] where the kernel keeps no scheduler statistics.
 pub(crate) fn fine_cpu_seconds(pid: u32) -> anyhow::Result<f64> {
     let threads = format!("/proc/{pid}/task");
@@ -41,7 +70,7 @@ pub(crate) fn resident_mb(pid: u32) -> anyhow::Result<f64> {
     status_mb(pid, "VmRSS:")
 }
 
-/// The most resident memory there ever was, in MB.
+/// Peak resident memory, in MB.
 pub(crate) fn peak_resident_mb(pid: u32) -> anyhow::Result<f64> {
     status_mb(pid, "VmHWM:")
 }

@@ -14,7 +14,7 @@ use crate::load::{excerpt, microseconds};
 
 const OPEN_LIMIT: Duration = Duration::from_secs(30);
 
-/// What to watch, and how many events are to come.
+/// The path to watch, and the number of expected events.
 #[derive(Clone, Copy)]
 pub(crate) struct WatchPlan<'a> {
     pub(crate) path: &'a str,
@@ -31,7 +31,7 @@ pub(crate) struct Watchers {
     stop: Sender<bool>,
 }
 
-/// What one watcher saw.
+/// The result of one watcher.
 pub(crate) struct Watched {
     pub(crate) events: u64,
     pub(crate) bytes: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Watched {
     pub(crate) last: Instant,
     /// Versions and when they arrived, if this watcher was sampled.
     pub(crate) arrivals: Vec<(u64, Instant)>,
-    /// The stream ended before the expected events had come.
+    /// The stream ended before the expected events.
     pub(crate) cut_off: bool,
 }
 
@@ -53,14 +53,14 @@ impl Watchers {
         for index in 0..plan.watchers {
             let (connection, body) = timeout(OPEN_LIMIT, start(target, &request))
                 .await
-                .context("the server did not begin to answer a watch")??;
+                .context("the server did not accept a watch in time")??;
             let sampled = plan.sample_every > 0 && index % plan.sample_every == 0;
             tasks.spawn(read(connection, body, EventScanner::new(sampled), plan.expected, stopped.clone()));
         }
         Ok(Watchers { tasks, stop })
     }
 
-    /// Waits until every watcher has its events or has been cut off; after `limit`, takes what there is.
+    /// Waits until every watcher has its events or has ended early; after `limit`, returns the results so far.
     pub(crate) async fn finish(mut self, limit: Duration) -> Vec<Watched> {
         let mut all = Vec::with_capacity(self.tasks.len());
         let on_time = async {
@@ -84,7 +84,7 @@ async fn start(target: &Target, request: &[u8]) -> anyhow::Result<(Connection, B
     if status != 200 {
         let mut text = Vec::new();
         while connection.read_body(&mut body, &mut |data| text.extend_from_slice(data)).await? {}
-        bail!("the server refused to watch with {status}: {}", excerpt(&text));
+        bail!("cannot watch: {status}: {}", excerpt(&text));
     }
     Ok((connection, body))
 }
@@ -100,7 +100,7 @@ async fn read(
     while scanner.events < expected {
         let before = scanner.events;
         let mut sink = |data: &[u8]| {
-            // One clock reading per piece: what arrives together arrives at the same time.
+            // One clock reading per piece: its events arrive at the same time.
             let mut now = None;
             scanner.feed(data, |version| arrivals.push((version, *now.get_or_insert_with(Instant::now))));
         };
@@ -119,8 +119,8 @@ async fn read(
     Watched { events: scanner.events, bytes: scanner.bytes, last, arrivals, cut_off }
 }
 
-/// How long after its acknowledgement each change reached a watcher, in microseconds, ascending. A change that
-/// was seen before it was acknowledged has no lag.
+/// The time from the acknowledgement of each change until a watcher had it, in microseconds, ascending. A change that
+/// arrived before its acknowledgement has no lag.
 pub(crate) fn lags(watched: &[Watched], acknowledged: &HashMap<u64, Instant>) -> Vec<u32> {
     let arrivals = watched.iter().flat_map(|watcher| &watcher.arrivals);
     let mut lags: Vec<u32> = arrivals

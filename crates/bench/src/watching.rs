@@ -12,18 +12,19 @@ use crate::apiserver::Session;
 use crate::events::resource_version;
 use crate::http::{Connection, write_request};
 use crate::load::{self, Job, Outcome, PHASE_LIMIT, excerpt, microseconds, percentile};
-use crate::objects::{describe, once};
+use crate::objects::describe;
 use crate::pods::{self, PODS};
+use crate::report::Phase;
 use crate::usage;
 use crate::watch::{WatchPlan, Watched, Watchers, lags};
 
 const MERGE_PATCH: &str = "application/merge-patch+json";
-/// How long after the last write events may still come.
+/// The deadline for events after the last write.
 const DRAIN_LIMIT: Duration = Duration::from_secs(60);
-/// The same when writes have failed, so that some events will never come.
+/// The same after failed writes, whose events never come.
 const DRAIN_LIMIT_AFTER_ERRORS: Duration = Duration::from_secs(3);
 
-/// Status patches as fast as they are taken, seen by all watchers.
+/// Status patches as fast as the server allows, with many watchers.
 pub(crate) async fn burst(session: &mut Session<'_>) -> anyhow::Result<()> {
     let (patches, pods) = (session.options.patches, session.options.pods);
     let path = watch_path(session).await?;
@@ -54,12 +55,11 @@ pub(crate) async fn burst(session: &mut Session<'_>) -> anyhow::Result<()> {
     let phase = session.report.phase("burst");
     describe(phase, &outcome);
     meter.finish(phase)?;
-    let acknowledged = acknowledgements.try_iter().collect();
-    describe_watching(session, "burst", started, &outcome, &watched, &acknowledged);
+    describe_watching(phase, started, &outcome, &watched, &acknowledgements.try_iter().collect());
     Ok(())
 }
 
-/// Status patches at a steady pace from one client, seen by all watchers.
+/// Status patches at a steady rate from one client, with many watchers.
 pub(crate) async fn steady(session: &mut Session<'_>) -> anyhow::Result<()> {
     let patches = session.options.steady_rate as usize * session.options.steady_seconds as usize;
     let path = watch_path(session).await?;
@@ -74,14 +74,14 @@ pub(crate) async fn steady(session: &mut Session<'_>) -> anyhow::Result<()> {
     let started = Instant::now();
     let (outcome, sent, acknowledged) = timeout(PHASE_LIMIT, paced_patches(session, patches))
         .await
-        .context("the server took too long")?
+        .context("the server did not respond in time")?
         .context("phase steady")?;
     let watched = watchers.finish(drain_limit(&outcome)).await;
     let phase = session.report.phase("steady");
     describe(phase, &outcome);
     meter.finish(phase)?;
-    describe_watching(session, "steady", started, &outcome, &watched, &acknowledged);
-    // An idle server's events may overtake its acknowledgements; counted from the request they cannot.
+    describe_watching(phase, started, &outcome, &watched, &acknowledged);
+    // On an idle server events may overtake the acknowledgements, so lag is counted from the request.
     let delays = lags(&watched, &sent);
     session
         .report
@@ -91,14 +91,14 @@ pub(crate) async fn steady(session: &mut Session<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What came of the patches, and by version when each was sent and when it was acknowledged.
+/// The outcome of the patches, and by version the times when each was sent and acknowledged.
 async fn paced_patches(
     session: &Session<'_>,
     patches: usize,
 ) -> anyhow::Result<(Outcome, HashMap<u64, Instant>, HashMap<u64, Instant>)> {
     let mut connection = Connection::open(&session.target).await?;
     let mut pace = interval(Duration::from_secs(1) / session.options.steady_rate);
-    // A server that falls behind gets its patches late, not fewer of them.
+    // A server that falls behind gets its patches later, not fewer of them.
     pace.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let (mut outcome, mut sent_at, mut acknowledged) = (Outcome::default(), HashMap::new(), HashMap::new());
     let (mut request, mut body) = (Vec::new(), Vec::new());
@@ -130,12 +130,12 @@ async fn paced_patches(
     Ok((outcome, sent_at, acknowledged))
 }
 
-/// Nothing at all, with no client connected: what does the server do by itself?
+/// Measures the idle server without clients.
 pub(crate) async fn idle(session: &mut Session<'_>) -> anyhow::Result<()> {
     let seconds = session.options.idle_seconds;
     let before = usage::fine_cpu_seconds(session.pid)?;
     let started = Instant::now();
-    // Letting time pass is the measurement.
+    // The measurement is the time that passes.
     sleep(Duration::from_secs(u64::from(seconds))).await;
     let used = usage::fine_cpu_seconds(session.pid)? - before;
     let elapsed = started.elapsed().as_secs_f64().max(1e-9);
@@ -143,7 +143,7 @@ pub(crate) async fn idle(session: &mut Session<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Many watchers to whom nothing is sent: what does the server keep for each?
+/// Measures the memory per idle watcher.
 pub(crate) async fn idle_watchers(session: &mut Session<'_>) -> anyhow::Result<()> {
     let count = session.options.idle_watchers;
     let path = watch_path(session).await?;
@@ -162,13 +162,14 @@ pub(crate) async fn idle_watchers(session: &mut Session<'_>) -> anyhow::Result<(
     Ok(())
 }
 
-fn drain_limit(outcome: &Outcome) -> Duration {
+/// The deadline for events after the last write of a phase.
+pub(crate) fn drain_limit(outcome: &Outcome) -> Duration {
     if outcome.errors == 0 { DRAIN_LIMIT } else { DRAIN_LIMIT_AFTER_ERRORS }
 }
 
-fn describe_watching(
-    session: &mut Session<'_>,
-    name: &'static str,
+/// Adds the measures of watchers that received the events of a phase's writes.
+pub(crate) fn describe_watching(
+    phase: &mut Phase,
     started: Instant,
     outcome: &Outcome,
     watched: &[Watched],
@@ -178,11 +179,9 @@ fn describe_watching(
     let bytes: u64 = watched.iter().map(|watcher| watcher.bytes).sum();
     let last = watched.iter().map(|watcher| watcher.last).max().unwrap_or(started);
     let seconds = last.saturating_duration_since(started).as_secs_f64().max(1e-9);
-    let owed = outcome.latencies.len() as u64 * session.options.watchers as u64;
+    let owed = outcome.latencies.len() as u64 * watched.len() as u64;
     let lags = lags(watched, acknowledged);
-    session
-        .report
-        .phase(name)
+    phase
         .set("events_per_s", events as f64 / seconds)
         .set("mb_per_s", bytes as f64 / 1e6 / seconds)
         .set("lag_p50_ms", percentile(&lags, 0.5) / 1e3)
@@ -194,18 +193,18 @@ fn describe_watching(
         .set("cut_off", watched.iter().filter(|watcher| watcher.cut_off).count() as f64);
 }
 
-/// A watch of all pods from now on.
+/// The path of a watch of all pods from now on.
 async fn watch_path(session: &Session<'_>) -> anyhow::Result<String> {
     let mut request = Vec::new();
     write_request(&mut request, &session.target.host, "GET", format_args!("{PODS}?limit=1"), None);
-    let (status, answer) = once(session, &request).await?;
-    ensure!(status == 200, "the server refused to list with {status}: {}", excerpt(&answer));
+    let (status, answer) = load::once(&session.target, &request).await?;
+    ensure!(status == 200, "cannot list pods: {status}: {}", excerpt(&answer));
     let list: Value = serde_json::from_slice(&answer).context("the server's list is not JSON")?;
     let version = list["metadata"]["resourceVersion"].as_str().context("the list has no resourceVersion")?;
     Ok(format!("{PODS}?watch=true&resourceVersion={version}"))
 }
 
-/// A patch as a kubelet would send it; never the same twice, for a patch that changes nothing has no event.
+/// A status patch of a kubelet. No two are equal, because a patch without a change has no event.
 fn write_patch(out: &mut Vec<u8>, host: &str, pod: usize, round: &str, index: usize) {
     let body = format!(
         r#"{{"status":{{"phase":"Running","message":"{round} {index}","podIP":"10.244.{}.{}"}}}}"#,

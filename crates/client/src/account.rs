@@ -1,5 +1,4 @@
-//! Requests in the identity of a service account: its token is asked for when it is first needed, and again before
-//! it is over.
+//! Requests as a service account. Its token is requested when it is first needed, and again before it expires.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,59 +14,59 @@ use tokio::sync::Mutex;
 use crate::transport::{EventStream, Transport, WatchRequest};
 use crate::{Client, Error, Key, Remote, kinds};
 
-/// How long a token is asked for, and how much of that it is used.
+/// The requested lifetime of a token in seconds, and how long it is used.
 const LIFETIME: i64 = 3600;
 const USED: Duration = Duration::from_secs(48 * 60);
 
-/// A way to a server as a service account.
+/// A transport that authenticates as a service account.
 #[derive(Clone)]
 pub struct AccountTransport(Arc<Inner>);
 
 struct Inner {
-    /// The server, without any identity.
+    /// The server, without credentials.
     remote: Remote,
-    /// Who asks for tokens.
+    /// The client that requests tokens.
     client: Client,
     account: Key,
     clock: Clock,
-    held: Mutex<Option<Held>>,
+    token: Mutex<Option<Token>>,
 }
 
-/// A token in use.
-struct Held {
+/// The token in use.
+struct Token {
     remote: Remote,
     until: Timestamp,
 }
 
 impl AccountTransport {
-    /// The account is made if it is not there. The way to the server must show no certificate: it would count
-    /// before the token.
+    /// The account is created if it does not exist. `remote` must have no client certificate: the server would prefer it to the
+    /// token.
     pub fn new(remote: Remote, client: Client, account: Key, clock: Clock) -> AccountTransport {
-        AccountTransport(Arc::new(Inner { remote, client, account, clock, held: Mutex::default() }))
+        AccountTransport(Arc::new(Inner { remote, client, account, clock, token: Mutex::default() }))
     }
 }
 
 impl Inner {
     async fn remote(&self) -> Result<Remote, Error> {
-        let mut held = self.held.lock().await;
+        let mut current = self.token.lock().await;
         let now = self.clock.now();
-        if let Some(held) = held.as_ref().filter(|held| now < held.until) {
-            return Ok(held.remote.clone());
+        if let Some(token) = current.as_ref().filter(|token| now < token.until) {
+            return Ok(token.remote.clone());
         }
-        let token = match self.ask().await {
+        let token = match self.request_token().await {
             Err(error) if error.is_not_found() => {
-                self.make_account().await?;
-                self.ask().await?
+                self.create_account().await?;
+                self.request_token().await?
             }
             token => token?,
         };
         let remote = self.remote.with_token(&token).map_err(Error::transport)?;
         let used = SignedDuration::try_from(USED).unwrap_or(SignedDuration::ZERO);
-        *held = Some(Held { remote: remote.clone(), until: now.checked_add(used).unwrap_or(now) });
+        *current = Some(Token { remote: remote.clone(), until: now.checked_add(used).unwrap_or(now) });
         Ok(remote)
     }
 
-    async fn ask(&self) -> Result<String, Error> {
+    async fn request_token(&self) -> Result<String, Error> {
         let request = value!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
             "spec": {"expirationSeconds": LIFETIME},
@@ -75,10 +74,10 @@ impl Inner {
         let kind = &kinds::SERVICE_ACCOUNTS;
         let answer = self.client.create_subresource(kind, &self.account, "token", &request).await?;
         let token = answer.str_at(&["status", "token"]).map(str::to_owned);
-        token.ok_or_else(|| Error::transport("the server gave no token"))
+        token.ok_or_else(|| Error::transport("the TokenRequest response has no token"))
     }
 
-    async fn make_account(&self) -> Result<(), Error> {
+    async fn create_account(&self) -> Result<(), Error> {
         let kind = &kinds::SERVICE_ACCOUNTS;
         let account = kind.new_object(&self.account.namespace, &self.account.name);
         match self.client.create(kind, &account).await {
@@ -87,10 +86,10 @@ impl Inner {
         }
     }
 
-    /// A token that is believed no longer is not used again: the account may be a new one of the same name.
-    async fn forget_if(&self, refused: bool) {
-        if refused {
-            *self.held.lock().await = None;
+    /// Drops a token that the server rejected: the account may be a new one of the same name.
+    async fn drop_token_if(&self, rejected: bool) {
+        if rejected {
+            *self.token.lock().await = None;
         }
     }
 }
@@ -100,7 +99,7 @@ impl Transport for AccountTransport {
         let inner = self.0.clone();
         Box::pin(async move {
             let answer = inner.remote().await?.call(request).await?;
-            inner.forget_if(answer.status() == StatusCode::UNAUTHORIZED).await;
+            inner.drop_token_if(answer.status() == StatusCode::UNAUTHORIZED).await;
             Ok(answer)
         })
     }
@@ -109,8 +108,8 @@ impl Transport for AccountTransport {
         let inner = self.0.clone();
         Box::pin(async move {
             let events = inner.remote().await?.watch(request).await;
-            let refused = events.as_ref().err().is_some_and(|error| error.code() == 401);
-            inner.forget_if(refused).await;
+            let rejected = events.as_ref().err().is_some_and(|error| error.code() == 401);
+            inner.drop_token_if(rejected).await;
             events
         })
     }

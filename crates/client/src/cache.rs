@@ -1,6 +1,6 @@
-//! The objects of one kind, as far as the server has told: shared by everyone in the process.
+//! A cache of the objects of one kind, shared by all parts of the process.
 //!
-//! Objects come and go only through `apply`; whoever subscribed hears of each change after it can be seen.
+//! Objects change only through `apply`. Subscribers are called with each change after readers can see it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -16,29 +16,29 @@ use crate::{Key, Kind, Object};
 /// One change of one object.
 #[derive(Debug, Clone)]
 pub struct Change {
-    /// `None` when it came.
+    /// `None` if the object was added.
     pub old: Option<Arc<Object>>,
-    /// `None` when it went.
+    /// `None` if the object was deleted.
     pub new: Option<Arc<Object>>,
 }
 
 impl Change {
-    /// The object as it is, or as it last was.
+    /// The new object, or the last state of a deleted one.
     pub fn object(&self) -> &Arc<Object> {
         self.new.as_ref().or(self.old.as_ref()).expect("a change has an object")
     }
 
-    /// The states before and after, as far as there are any.
+    /// The old and the new state, as far as they exist.
     pub fn states(&self) -> impl Iterator<Item = &Arc<Object>> {
         self.old.iter().chain(self.new.iter())
     }
 }
 
-/// Tells that something changed, however much.
+/// A signal that the cache has changed. Several changes may be one signal.
 pub struct Changes(watch::Receiver<Progress>);
 
 impl Changes {
-    /// Waits for a change since the last one that was taken note of.
+    /// Waits for a change since the last call of `next` or `skip`.
     pub async fn next(&mut self) {
         if self.0.changed().await.is_err() {
             // Nothing changes any more in a cache that is gone.
@@ -46,7 +46,7 @@ impl Changes {
         }
     }
 
-    /// Takes note of everything so far.
+    /// Ignores all changes so far.
     pub fn skip(&mut self) {
         self.0.mark_unchanged();
     }
@@ -61,12 +61,12 @@ pub struct Cache {
     progress: watch::Sender<Progress>,
 }
 
-/// How far a cache has come.
+/// The progress of a cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Everything there was when it began has been seen.
+    /// The initial state is complete.
     pub synced: bool,
-    /// Everything up to this version has been seen.
+    /// The cache has all changes up to this resource version.
     pub revision: u64,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Progress {
 struct State {
     objects: BTreeMap<Key, Arc<Object>>,
     by_owner: HashMap<Str, Vec<Key>>,
-    /// What no controller manages; kept from when it is first asked for.
+    /// Keys of objects without a controller; maintained from the first call of `unmanaged`.
     unmanaged: Option<BTreeSet<Key>>,
 }
 
@@ -96,7 +96,7 @@ impl Cache {
         self.state.read().objects.get(key).cloned()
     }
 
-    /// Everything in a namespace, in order of name; everything there is if it is empty.
+    /// All objects of a namespace in the order of their names; those of all namespaces if it is empty.
     pub fn list(&self, namespace: &str) -> Vec<Arc<Object>> {
         self.filter(namespace, |_| true)
     }
@@ -105,7 +105,7 @@ impl Cache {
         self.filter(namespace, |object| object.is_selected_by(selector))
     }
 
-    /// What is wanted of everything in a namespace, in order of name; of everything there is if it is empty.
+    /// The objects of a namespace for which the predicate holds, in the order of their names; of all namespaces if it is empty.
     pub fn filter(&self, namespace: &str, is_wanted: impl Fn(&Object) -> bool) -> Vec<Arc<Object>> {
         let state = self.state.read();
         let first = Key::new(namespace, "");
@@ -114,7 +114,7 @@ impl Cache {
         in_namespace.map(|(_, object)| object).filter(|object| is_wanted(object)).cloned().collect()
     }
 
-    /// What belongs to an owner, in order.
+    /// The dependents of an owner, in the order of their keys.
     pub fn owned_by(&self, uid: &str) -> Vec<Arc<Object>> {
         let state = self.state.read();
         let keys = state.by_owner.get(uid).map(Vec::as_slice).unwrap_or_default();
@@ -123,7 +123,7 @@ impl Cache {
         found
     }
 
-    /// What no controller manages in a namespace, in order.
+    /// The objects of a namespace without a controller, in the order of their names.
     pub fn unmanaged(&self, namespace: &str) -> Vec<Arc<Object>> {
         {
             let state = self.state.read();
@@ -136,7 +136,7 @@ impl Cache {
         state.unmanaged_in(namespace).unwrap_or_default()
     }
 
-    /// Whether a namespace has none of this kind.
+    /// True if a namespace has no object of this kind.
     pub fn has_none_in(&self, namespace: &str) -> bool {
         let first = Key::new(namespace, "");
         let state = self.state.read();
@@ -156,18 +156,18 @@ impl Cache {
         self.progress.borrow().synced
     }
 
-    /// Everything up to this version has been seen.
+    /// The cache has all changes up to this resource version.
     pub fn revision(&self) -> u64 {
         self.progress.borrow().revision
     }
 
-    /// Waits until everything there was at the start has been seen.
+    /// Waits until the initial state is complete.
     pub async fn synced(&self) {
         // The sender lives as long as this cache.
         let _ = self.progress.subscribe().wait_for(|progress| progress.synced).await;
     }
 
-    /// Waits until this cache is as it should be, looking again with every change.
+    /// Waits until a condition holds; it is checked again with every change.
     pub async fn until(&self, is_so: impl Fn(&Cache) -> bool) {
         let mut changes = self.changes();
         while !is_so(self) {
@@ -180,7 +180,7 @@ impl Cache {
         Changes(self.progress.subscribe())
     }
 
-    /// Calls a function with every change from now on, and with everything there is already.
+    /// Calls a function with every object in the cache as an addition, and with every change from then on.
     pub fn subscribe(&self, subscriber: impl Fn(&Change) + Send + Sync + 'static) {
         let subscriber: Subscriber = Arc::new(subscriber);
         let mut subscribers = self.subscribers.write();
@@ -190,9 +190,9 @@ impl Cache {
         subscribers.push(subscriber);
     }
 
-    /// Takes in the newest state of an object, or that it is gone.
+    /// Stores the newest state of an object, or removes it.
     pub(crate) fn apply(&self, key: &Key, new: Option<Arc<Object>>, revision: u64) {
-        // Held throughout, so that a new subscriber hears of every change once.
+        // Held throughout, so that a new subscriber sees every change exactly once.
         let subscribers = self.subscribers.read();
         let old = self.state.write().put(key, new.as_ref());
         if old.is_some() || new.is_some() {
@@ -262,7 +262,7 @@ mod tests {
     use crate::kinds;
 
     #[test]
-    fn what_nobody_manages_is_found() {
+    fn objects_without_a_controller_are_found() {
         let cache = Cache::new(kinds::PODS.clone());
         let mut revision = 0;
         let mut put = |name: &str, owner: Option<&str>| {

@@ -1,4 +1,4 @@
-//! The caches of a process: one per kind, started when first asked for and shared from then on.
+//! The caches of one client: one per kind, started at the first use and shared from then on.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -19,8 +19,8 @@ struct Inner {
     clock: Clock,
     caches: Mutex<BTreeMap<Kind, (Arc<Cache>, AbortHandle)>>,
     indexes: Mutex<HashMap<&'static str, Arc<Indexed>>>,
-    /// Ends with the last user of the caches.
-    followers: Mutex<JoinSet<()>>,
+    /// The reflectors; they stop when the last clone of the caches is dropped.
+    reflectors: Mutex<JoinSet<()>>,
 }
 
 impl Caches {
@@ -30,7 +30,7 @@ impl Caches {
             clock,
             caches: Mutex::default(),
             indexes: Mutex::default(),
-            followers: Mutex::new(JoinSet::new()),
+            reflectors: Mutex::new(JoinSet::new()),
         }))
     }
 
@@ -41,42 +41,42 @@ impl Caches {
             return cache.clone();
         }
         let cache = Arc::new(Cache::new(kind.clone()));
-        let follow = reflector::follow(cache.clone(), self.0.client.clone(), self.0.clock.clone());
-        let follower = self.0.followers.lock().spawn(follow);
-        caches.insert(kind.clone(), (cache.clone(), follower));
+        let reflect = reflector::run(cache.clone(), self.0.client.clone(), self.0.clock.clone());
+        let reflector_task = self.0.reflectors.lock().spawn(reflect);
+        caches.insert(kind.clone(), (cache.clone(), reflector_task));
         cache
     }
 
-    /// Keeps an index from now on. To be asked for before whoever uses it follows the kind itself: what is told of a
-    /// change finds the index up to date then.
+    /// Maintains an index from now on. Call it before subscribing to the kind: subscribers run in order, so a later one
+    /// finds the index up to date.
     pub fn index(&self, index: &'static Index) {
         let indexed = match self.0.indexes.lock().entry(index.name) {
             Entry::Occupied(_) => return,
             Entry::Vacant(new) => new.insert(Arc::new(Indexed::default())).clone(),
         };
-        self.of(index.kind).subscribe(move |change| indexed.take(index, change));
+        self.of(index.kind).subscribe(move |change| indexed.update(index, change));
     }
 
-    /// The keys of the objects that name something, in order.
+    /// The keys of the objects that an index finds for a name, in order.
     pub fn keys_by(&self, index: &'static Index, name: &Key) -> Vec<Key> {
         let indexed = self.0.indexes.lock().get(index.name).cloned();
         indexed.map(|indexed| indexed.by(name)).unwrap_or_default()
     }
 
-    /// The objects that name something, in order.
+    /// The objects that an index finds for a name, in order.
     pub fn by(&self, index: &'static Index, name: &Key) -> Vec<Arc<Object>> {
         let cache = self.of(index.kind);
         self.keys_by(index, name).iter().filter_map(|key| cache.get(key)).collect()
     }
 
-    /// Stops following a kind that is served no longer.
+    /// Stops the cache of a kind that is no longer served.
     pub fn forget(&self, kind: &Kind) {
-        if let Some((_, follower)) = self.0.caches.lock().remove(kind) {
-            follower.abort();
+        if let Some((_, reflector_task)) = self.0.caches.lock().remove(kind) {
+            reflector_task.abort();
         }
     }
 
-    /// Every cache there is.
+    /// All caches.
     pub fn all(&self) -> Vec<Arc<Cache>> {
         self.0.caches.lock().values().map(|(cache, _)| cache.clone()).collect()
     }

@@ -1,18 +1,18 @@
-//! What a server serves, as it says itself: every kind in every version, and which of them it could not ask about.
+//! API discovery: every kind in every version that a server serves, and the groups whose servers did not answer.
 
 use corten_api::{Str, Value};
 
 use crate::{Client, Error, Kind};
 
-/// The form in which one document tells about many groups.
+/// The media type of aggregated discovery.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// A kind and what can be done with it.
+/// A kind and its verbs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Served {
     pub kind: Kind,
     pub verbs: Vec<Str>,
-    /// Whether this is the version that the server prefers of this kind.
+    /// True if this is the server's preferred version of the kind.
     pub preferred: bool,
 }
 
@@ -25,7 +25,7 @@ impl Served {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Discovery {
     pub served: Vec<Served>,
-    /// Groups in versions whose servers did not answer, with why.
+    /// Group versions whose servers did not respond, with the reason.
     pub failed: Vec<(String, String)>,
 }
 
@@ -35,13 +35,13 @@ impl Discovery {
         self.served.iter().filter(|served| served.preferred)
     }
 
-    /// The kind that objects and references name by these words.
+    /// The kind with this apiVersion and kind.
     pub fn kind(&self, api_version: &str, kind: &str) -> Option<&Kind> {
         let is = |served: &&Served| served.kind.kind == kind && served.kind.api_version() == api_version;
         self.served.iter().find(is).map(|served| &served.kind)
     }
 
-    /// Takes in one document.
+    /// Adds the content of one discovery document.
     fn read(&mut self, document: &Value) {
         for group in document.items_at(&["items"]) {
             let name = group.str_at(&["metadata", "name"]).unwrap_or_default();
@@ -81,7 +81,7 @@ fn served(group: &str, version: &str, resource: &Value) -> Served {
 }
 
 impl Client {
-    /// Asks the server what it serves.
+    /// Discovers all kinds that the server serves.
     pub async fn discover(&self) -> Result<Discovery, Error> {
         let mut discovery = Discovery::default();
         for root in ["/api", "/apis"] {

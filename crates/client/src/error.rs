@@ -1,13 +1,13 @@
-//! Why a request failed.
+//! Errors of requests.
 
 use corten_api::Status;
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// The server answered, and refused.
+    /// The server responded with a failure.
     #[error("{0}")]
     Status(Box<Status>),
-    /// There was no answer, or none that can be read.
+    /// There was no response, or an unreadable one.
     #[error("{0}")]
     Transport(String),
 }
@@ -17,6 +17,17 @@ impl Error {
         Error::Transport(error.to_string())
     }
 
+    /// A transport error with the causes in its text, since nothing else keeps them.
+    pub(crate) fn with_sources(error: &(dyn std::error::Error + 'static)) -> Error {
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            text.push_str(&format!(": {cause}"));
+            source = cause.source();
+        }
+        Error::Transport(text)
+    }
+
     fn reason(&self) -> &str {
         match self {
             Error::Status(status) => status.reason,
@@ -24,7 +35,7 @@ impl Error {
         }
     }
 
-    /// The HTTP status; zero if there was no answer.
+    /// The HTTP status; zero if there was no response.
     pub fn code(&self) -> u16 {
         match self {
             Error::Status(status) => status.code,
@@ -52,12 +63,12 @@ impl Error {
         self.reason() == "Invalid"
     }
 
-    /// A version too old to go on from.
+    /// True if the resource version is too old to watch from.
     pub fn is_expired(&self) -> bool {
         matches!(self.reason(), "Expired" | "Gone")
     }
 
-    /// Whether one of the causes has this reason.
+    /// True if one of the causes has this reason.
     pub fn has_cause(&self, reason: &str) -> bool {
         match self {
             Error::Status(status) => status.details.causes.iter().any(|cause| cause.reason == reason),

@@ -1,5 +1,5 @@
-//! Objects by something they name: the pods by the claims they use, the volumes by the claims they are for. Kept up
-//! to date with a cache, so that nobody has to walk through it.
+//! Indexes: objects by something they reference, such as pods by the claims they use. Maintained with every change of a
+//! cache, so that a lookup never scans it.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,12 +7,12 @@ use parking_lot::RwLock;
 
 use crate::{Change, Key, Kind, Object};
 
-/// What to find the objects of a kind by.
+/// An index of the objects of a kind.
 pub struct Index {
     pub kind: &'static Kind,
-    /// Tells indexes apart.
+    /// The index's unique name.
     pub name: &'static str,
-    /// What an object names.
+    /// The keys that an object references.
     pub names: fn(&Object) -> Vec<Key>,
 }
 
@@ -22,17 +22,17 @@ pub(crate) struct Indexed(RwLock<State>);
 #[derive(Default)]
 struct State {
     by_name: HashMap<Key, BTreeSet<Key>>,
-    /// What each object names; those that name nothing are not here.
+    /// The references of each object; objects without any have no entry.
     names: HashMap<Key, Vec<Key>>,
 }
 
 impl Indexed {
-    /// The objects that name something, in order.
+    /// The keys of the objects that reference `name`, in order.
     pub(crate) fn by(&self, name: &Key) -> Vec<Key> {
         self.0.read().by_name.get(name).map(|keys| keys.iter().cloned().collect()).unwrap_or_default()
     }
 
-    pub(crate) fn take(&self, index: &Index, change: &Change) {
+    pub(crate) fn update(&self, index: &Index, change: &Change) {
         let key = &change.object().key;
         let names = change.new.as_ref().map(|object| (index.names)(object)).unwrap_or_default();
         let mut state = self.0.write();
@@ -66,7 +66,7 @@ mod tests {
     use crate::kinds;
 
     #[test]
-    fn what_is_named_is_found_until_it_is_named_no_longer() {
+    fn objects_are_found_by_their_current_references() {
         static BY_NODE: Index = Index {
             kind: &kinds::PODS,
             name: "by-node",
@@ -82,11 +82,11 @@ mod tests {
         let found = |node: &str| -> Vec<String> {
             indexed.by(&Key::new("", node)).iter().map(|key| key.name.to_string()).collect()
         };
-        indexed.take(&BY_NODE, &Change { old: None, new: Some(pod("b", "one")) });
-        indexed.take(&BY_NODE, &Change { old: None, new: Some(pod("a", "one")) });
+        indexed.update(&BY_NODE, &Change { old: None, new: Some(pod("b", "one")) });
+        indexed.update(&BY_NODE, &Change { old: None, new: Some(pod("a", "one")) });
         assert_eq!(found("one"), ["a", "b"]);
-        indexed.take(&BY_NODE, &Change { old: Some(pod("a", "one")), new: Some(pod("a", "two")) });
-        indexed.take(&BY_NODE, &Change { old: Some(pod("b", "one")), new: None });
+        indexed.update(&BY_NODE, &Change { old: Some(pod("a", "one")), new: Some(pod("a", "two")) });
+        indexed.update(&BY_NODE, &Change { old: Some(pod("b", "one")), new: None });
         assert_eq!((found("one"), found("two")), (vec![], vec!["a".to_owned()]));
     }
 }

@@ -1,4 +1,4 @@
-//! A kind of object and where the API serves it.
+//! A kind of object and its place in the API.
 
 use corten_api::resources::Resource;
 use corten_api::{Str, Value, meta};
@@ -9,14 +9,14 @@ use crate::Key;
 pub struct Kind {
     pub group: Str,
     pub version: Str,
-    /// As in URLs.
+    /// The resource name in URLs.
     pub plural: Str,
-    /// As objects say it.
+    /// The `kind` field of objects.
     pub kind: Str,
     pub namespaced: bool,
-    /// Only those whose fields are so, such as `spec.nodeName=n1`; empty for all.
+    /// A field selector such as `spec.nodeName=n1`; empty for all objects.
     pub fields: Str,
-    /// Only those of this namespace; empty for all.
+    /// Restricts to this namespace; empty for all.
     pub namespace: Str,
 }
 
@@ -39,13 +39,13 @@ impl Kind {
         }
     }
 
-    /// The part of a kind whose fields are so.
+    /// The objects of a kind that a field selector matches.
     #[must_use]
     pub fn with_fields(&self, fields: impl Into<Str>) -> Kind {
         Kind { fields: fields.into(), ..self.clone() }
     }
 
-    /// One object of a kind, to be followed alone.
+    /// A single object of a kind, to be watched alone.
     #[must_use]
     pub fn only(&self, key: &Key) -> Kind {
         let fields = Str::from(format!("metadata.name={}", key.name));
@@ -91,7 +91,7 @@ impl Kind {
         path
     }
 
-    /// An object of this kind with nothing but a name.
+    /// An object of this kind with a name only.
     pub fn new_object(&self, namespace: &str, name: &str) -> Value {
         let mut object = Value::object();
         object.set(&["apiVersion"], self.api_version());
@@ -107,10 +107,10 @@ impl Kind {
 impl From<&Resource> for Kind {
     fn from(resource: &Resource) -> Kind {
         Kind {
-            group: resource.group.into(),
-            version: resource.version.into(),
-            plural: resource.name.into(),
-            kind: resource.kind.into(),
+            group: resource.group.clone(),
+            version: resource.version.clone(),
+            plural: resource.name.clone(),
+            kind: resource.kind.clone(),
             namespaced: resource.namespaced,
             fields: Str::default(),
             namespace: Str::default(),

@@ -1,7 +1,7 @@
 //! Requests to a Kubernetes API, over TLS or within the process, and one shared cache per kind.
 //!
-//! The parts of a cluster speak to it only through here. A request says who asks by the transport it goes
-//! through; what it may do is for the server to say. Never in here: decisions about objects.
+//! The parts of a cluster use the API only through this crate. A transport carries the user of its requests; the server
+//! authorizes them. Never in here: decisions about objects.
 
 mod account;
 mod cache;

@@ -1,4 +1,4 @@
-//! An object as a cache keeps it: its text, and the few things that are looked up.
+//! An object in a cache: its JSON text, and the few fields that lookups need.
 
 use std::any::Any;
 use std::fmt;
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::Seen;
 
-/// Which object of a kind. The namespace is empty for what has none.
+/// The namespace and the name of an object. The namespace is empty for cluster-scoped ones.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Key {
     pub namespace: Str,
@@ -38,7 +38,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// Somebody an object belongs to.
+/// An owner reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
     pub api_version: Str,
@@ -49,7 +49,7 @@ pub struct Owner {
     pub blocks_deletion: bool,
 }
 
-/// What is read off the objects of one kind often enough to be kept: computed once per version of an object.
+/// A typed view of the objects of one kind, computed once per version of an object.
 pub trait View: Any + Send + Sync {
     fn of(tree: &Value) -> Self;
 }
@@ -57,15 +57,15 @@ pub trait View: Any + Send + Sync {
 pub struct Object {
     pub key: Key,
     pub uid: Str,
-    /// The object's version as a number; versions only grow.
+    /// The resource version as a number; it only grows.
     pub revision: u64,
     pub labels: Map,
     pub owners: Box<[Owner]>,
     pub deleting: bool,
     pub json: Bytes,
     view: OnceLock<Arc<dyn Any + Send + Sync>>,
-    /// What it was read from, while it is being told about: whoever needs more of it then need not read it again.
-    fresh: Mutex<Option<Arc<Value>>>,
+    /// The parsed tree while subscribers are called, so that they need not parse the text again.
+    parsed: Mutex<Option<Arc<Value>>>,
 }
 
 impl fmt::Debug for Object {
@@ -75,24 +75,24 @@ impl fmt::Debug for Object {
 }
 
 impl Object {
-    /// An object as a cache would keep it.
+    /// Makes a cached object of a tree.
     pub fn of(tree: &Value) -> Object {
-        Object::take(tree, json::write_to_string(tree).into())
+        Object::with_text(tree, json::write_to_string(tree).into())
     }
 
     pub(crate) fn read(seen: Seen) -> Result<Object, json::ParseError> {
         let tree = seen.tree()?;
-        let object = Object::take(&tree, seen.text);
-        *object.fresh.lock() = Some(tree);
+        let object = Object::with_text(&tree, seen.text);
+        *object.parsed.lock() = Some(tree);
         Ok(object)
     }
 
-    /// Everybody has been told.
+    /// Drops the parsed tree once all subscribers have been called.
     pub(crate) fn forget_tree(&self) {
-        self.fresh.lock().take();
+        self.parsed.lock().take();
     }
 
-    fn take(tree: &Value, text: Bytes) -> Object {
+    fn with_text(tree: &Value, text: Bytes) -> Object {
         Object {
             key: Key::of(tree),
             uid: meta::uid(tree).into(),
@@ -102,31 +102,31 @@ impl Object {
             deleting: meta::is_deleting(tree),
             json: text,
             view: OnceLock::new(),
-            fresh: Mutex::default(),
+            parsed: Mutex::default(),
         }
     }
 
-    /// The whole object.
+    /// Parses the whole object.
     pub fn tree(&self) -> Value {
         json::parse(&self.json).unwrap_or_default()
     }
 
-    /// Looks at the whole object, which costs next to nothing for those who do so while they are told of it.
-    pub fn with_tree<T>(&self, look: impl FnOnce(&Value) -> T) -> T {
-        let fresh = self.fresh.lock().clone();
-        match fresh {
-            Some(tree) => look(&tree),
-            None => look(&self.tree()),
+    /// Calls a function with the whole object. While subscribers are called, this parses nothing.
+    pub fn with_tree<T>(&self, read: impl FnOnce(&Value) -> T) -> T {
+        let parsed = self.parsed.lock().clone();
+        match parsed {
+            Some(tree) => read(&tree),
+            None => read(&self.tree()),
         }
     }
 
-    /// The view of this kind's objects. Each kind has one type of view; asking for another works, slowly.
+    /// The typed view of this object. The first type that is used is cached; any other is computed at every call.
     pub fn view<V: View>(&self) -> Arc<V> {
         let any = self.view.get_or_init(|| Arc::new(self.with_tree(V::of))).clone();
         any.downcast::<V>().unwrap_or_else(|_| Arc::new(self.with_tree(V::of)))
     }
 
-    /// The owner that manages it.
+    /// The managing owner.
     pub fn controller(&self) -> Option<&Owner> {
         self.owners.iter().find(|owner| owner.controller)
     }
@@ -137,7 +137,7 @@ impl Object {
 }
 
 impl Owner {
-    /// Everybody an object belongs to.
+    /// All owner references of an object.
     pub fn all(object: &Value) -> Box<[Owner]> {
         object.items_at(&["metadata", "ownerReferences"]).iter().map(Owner::of).collect()
     }

@@ -1,5 +1,5 @@
-//! Keeps a cache what the server says: the whole state first, then every change, again from the start when
-//! the server no longer knows where we were.
+//! Keeps a cache in sync with the server: the initial state first, then every watch event. A watch that ends is resumed; if
+//! the server has compacted the resource version (410), the state is listed again.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,21 +13,22 @@ use crate::{Cache, Client, Error, Key, Object, Seen};
 
 const RETRY: Backoff = Backoff { first: Duration::from_millis(800), longest: Duration::from_secs(30) };
 
-/// Follows the server until the task is dropped.
-pub(crate) async fn follow(cache: Arc<Cache>, client: Client, clock: Clock) {
+/// Watches the server until the task is dropped.
+pub(crate) async fn run(cache: Arc<Cache>, client: Client, clock: Clock) {
     let mut reflector = Reflector { cache, version: String::new(), seen: None };
     let mut failures = 0;
     loop {
-        match reflector.run(&client).await {
-            // Servers end watches now and then; going on where it ended loses nothing.
+        match reflector.watch(&client).await {
+            // Servers close watches regularly; resuming loses nothing.
             Ok(()) => failures = 0,
             Err(error) => {
                 if error.is_expired() {
                     reflector.version.clear();
                 }
                 failures += 1;
-                tracing::debug!(kind = %reflector.cache.kind().plural, %error, "watch ended");
-                clock.sleep(RETRY.delay(failures)).await;
+                let (kind, backoff) = (&reflector.cache.kind().plural, RETRY.delay(failures));
+                tracing::debug!(%kind, err = %error, ?backoff, "watch failed; retrying");
+                clock.sleep(backoff).await;
             }
         }
     }
@@ -35,14 +36,14 @@ pub(crate) async fn follow(cache: Arc<Cache>, client: Client, clock: Clock) {
 
 struct Reflector {
     cache: Arc<Cache>,
-    /// Where to go on; empty to start over.
+    /// The resource version to resume from; empty to list again.
     version: String,
-    /// While the whole state is being sent: what of it came.
+    /// While the server sends the initial state: the keys received so far.
     seen: Option<HashSet<Key>>,
 }
 
 impl Reflector {
-    async fn run(&mut self, client: &Client) -> Result<(), Error> {
+    async fn watch(&mut self, client: &Client) -> Result<(), Error> {
         if self.version.is_empty() {
             self.seen = Some(HashSet::new());
         }
@@ -54,7 +55,7 @@ impl Reflector {
                 WatchEvent::Deleted { last, revision } => self.deleted(&last, revision)?,
                 WatchEvent::Bookmark { version, ends_initial } => {
                     if ends_initial {
-                        self.forget_unseen(&version);
+                        self.remove_unseen(&version);
                     }
                     self.reach(version);
                 }
@@ -71,7 +72,7 @@ impl Reflector {
         } else {
             self.version = revision.to_string();
         }
-        // The initial state says nothing about how far it goes.
+        // The revisions of initial objects say nothing about the revision of the list.
         let reached = if self.seen.is_some() { 0 } else { revision };
         if self.cache.get(&key).is_none_or(|known| known.uid != object.uid || known.revision < revision) {
             let object = Arc::new(object);
@@ -88,8 +89,8 @@ impl Reflector {
         Ok(())
     }
 
-    /// What was not part of the whole state is no longer there.
-    fn forget_unseen(&mut self, version: &str) {
+    /// Removes objects that were not in the initial state: they were deleted meanwhile.
+    fn remove_unseen(&mut self, version: &str) {
         let Some(seen) = self.seen.take() else { return };
         let revision = version.parse().unwrap_or(0);
         for object in self.cache.list("") {

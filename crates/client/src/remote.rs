@@ -1,15 +1,15 @@
-//! A server over the network: TLS with the certificates or the token of a kubeconfig.
+//! A transport over the network: TLS with the certificates or the token of a kubeconfig.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use corten_api::{Status, Value, json, meta};
-use corten_pki::{Anybody, Credentials};
+use corten_pki::{AcceptAnyCertificate, Credentials};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use http::{HeaderValue, Request, Response, Uri, header};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as HttpClient;
@@ -22,20 +22,24 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use crate::Error;
 use crate::transport::{EventStream, Seen, Transport, WatchEvent, WatchRequest};
 
-/// How long a server may say nothing before it is asked whether it is there, and how long it has to say so.
-const SILENCE: Duration = Duration::from_secs(15);
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The silence after which the server is pinged, and the time it has to answer. Connecting takes as long at most.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The largest response of a server whose certificate was not verified: enough for `cluster-info`.
+const UNVERIFIED_RESPONSE: usize = 1 << 20;
+/// The largest watch event: ten times the largest object that an API server stores.
+const WATCH_EVENT: usize = 16 << 20;
 
-/// Why there is no way to a server.
+/// A kubeconfig that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    #[error("the server's address cannot be used: {0}")]
+    #[error("invalid server address: {0}")]
     Address(String),
-    #[error("the certificates cannot be used: {0}")]
+    #[error("invalid certificates: {0}")]
     Certificates(String),
-    #[error("the token cannot be sent: it is not plain text")]
+    #[error("invalid token: it is not printable ASCII")]
     Token,
-    #[error("TLS cannot be set up")]
+    #[error("cannot set up TLS")]
     Tls(#[from] rustls::Error),
 }
 
@@ -44,29 +48,32 @@ pub struct Remote {
     http: HttpClient<HttpsConnector<HttpConnector>, Full<Bytes>>,
     base: String,
     authorization: Option<HeaderValue>,
+    /// The largest response in bytes.
+    response_limit: usize,
 }
 
 impl Remote {
-    /// The same server in the identity of a token, unless a certificate says otherwise.
+    /// The same server with a bearer token. A client certificate takes precedence over it.
     pub fn with_token(&self, token: &str) -> Result<Remote, RemoteError> {
         Ok(Remote { authorization: Some(bearer(token)?), ..self.clone() })
     }
 
-    /// A server that nobody vouches for yet, asked as nobody. What it says is worth what else vouches for it.
+    /// A server whose certificate is not verified, without credentials. The caller must verify its responses by other means;
+    /// they are limited in size, because any server may send them.
     pub fn unchecked(server: &str) -> Result<Remote, RemoteError> {
         let base = server.trim_end_matches('/').to_owned();
         base.parse::<Uri>().map_err(|e| RemoteError::Address(e.to_string()))?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let anybody = Arc::new(Anybody::new(&provider));
+        let verifier = Arc::new(AcceptAnyCertificate::new(&provider));
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .dangerous()
-            .with_custom_certificate_verifier(anybody)
+            .with_custom_certificate_verifier(verifier)
             .with_no_client_auth();
-        Ok(Remote { http: http(config), base, authorization: None })
+        Ok(Remote { http: http(config), base, authorization: None, response_limit: UNVERIFIED_RESPONSE })
     }
 
-    /// The server and the identity a kubeconfig names.
+    /// The server and the user of a kubeconfig.
     pub fn new(credentials: &Credentials) -> Result<Remote, RemoteError> {
         let base = credentials.server.trim_end_matches('/').to_owned();
         base.parse::<Uri>().map_err(|e| RemoteError::Address(e.to_string()))?;
@@ -89,7 +96,7 @@ impl Remote {
             builder.with_client_auth_cert(chain, key)?
         };
         let authorization = credentials.token.as_deref().map(bearer).transpose()?;
-        Ok(Remote { http: http(config), base, authorization })
+        Ok(Remote { http: http(config), base, authorization, response_limit: usize::MAX })
     }
 
     async fn send(self, mut request: Request<Bytes>) -> Result<Response<Incoming>, Error> {
@@ -98,18 +105,18 @@ impl Remote {
         if let Some(authorization) = self.authorization {
             request.headers_mut().insert(header::AUTHORIZATION, authorization);
         }
-        self.http.request(request.map(Full::new)).await.map_err(Error::transport)
+        self.http.request(request.map(Full::new)).await.map_err(|error| Error::with_sources(&error))
     }
 }
 
-/// Connections that notice when nobody is at the other end any more: a request that waits for a server that was cut off
-/// fails, and the next one finds its own way.
+/// An HTTP client that detects dead connections: a request to a server that was cut off fails, and the next one opens a new
+/// connection.
 fn http(config: ClientConfig) -> HttpClient<HttpsConnector<HttpConnector>, Full<Bytes>> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
-    tcp.set_connect_timeout(Some(PATIENCE));
-    tcp.set_keepalive(Some(SILENCE));
-    // A request is written in parts; none of them waits until the one before has arrived.
+    tcp.set_connect_timeout(Some(TIMEOUT));
+    tcp.set_keepalive(Some(KEEPALIVE_INTERVAL));
+    // A request is written in parts, and none may wait for the acknowledgement of the one before.
     tcp.set_nodelay(true);
     let connector = HttpsConnectorBuilder::new()
         .with_tls_config(config)
@@ -118,8 +125,8 @@ fn http(config: ClientConfig) -> HttpClient<HttpsConnector<HttpConnector>, Full<
         .wrap_connector(tcp);
     HttpClient::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
-        .http2_keep_alive_interval(SILENCE)
-        .http2_keep_alive_timeout(PATIENCE)
+        .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
+        .http2_keep_alive_timeout(TIMEOUT)
         .http2_keep_alive_while_idle(true)
         .build(connector)
 }
@@ -134,8 +141,9 @@ impl Transport for Remote {
     fn call(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, Error>> {
         let remote = self.clone();
         Box::pin(async move {
+            let limit = remote.response_limit;
             let (parts, body) = remote.send(request).await?.into_parts();
-            let body = body.collect().await.map_err(Error::transport)?.to_bytes();
+            let body = collect(body, limit).await?;
             Ok(Response::from_parts(parts, body))
         })
     }
@@ -152,7 +160,7 @@ impl Transport for Remote {
             if parts.status.is_success() {
                 return Ok(events(body));
             }
-            let body = body.collect().await.map_err(Error::transport)?.to_bytes();
+            let body = collect(body, remote.response_limit).await?;
             let refusal = json::parse(&body).map_err(Error::transport)?;
             Err(Status::from_value(&refusal).into())
         })
@@ -172,17 +180,28 @@ fn watch_path(request: &WatchRequest) -> String {
     format!("{path}?watch=true&allowWatchBookmarks=true&{from}{fields}")
 }
 
-/// The frames of a watch, each a line, as events.
+/// Reads a whole body of up to `limit` bytes.
+async fn collect(body: Incoming, limit: usize) -> Result<Bytes, Error> {
+    let body = Limited::new(body, limit).collect().await;
+    Ok(body.map_err(|error| Error::with_sources(&*error))?.to_bytes())
+}
+
+/// The events of a watch, one per line.
 fn events(body: Incoming) -> EventStream {
     let frames = stream::unfold((body, BytesMut::new()), |(mut body, mut buffer)| async move {
+        let mut searched = 0;
         loop {
-            if let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
-                let line = buffer.split_to(end + 1).freeze();
+            if let Some(end) = buffer[searched..].iter().position(|byte| *byte == b'\n') {
+                let line = buffer.split_to(searched + end + 1).freeze();
                 return Some((event(&line), (body, buffer)));
             }
+            if buffer.len() > WATCH_EVENT {
+                return Some((Err(Error::transport("watch event too large")), (body, buffer)));
+            }
+            searched = buffer.len();
             match body.frame().await? {
                 Ok(frame) => buffer.extend(frame.into_data().ok()),
-                Err(error) => return Some((Err(Error::transport(error)), (body, buffer))),
+                Err(error) => return Some((Err(Error::with_sources(&error)), (body, buffer))),
             }
         }
     });

@@ -1,4 +1,4 @@
-//! The verbs: one function per request.
+//! The client: one function per verb. A request is sent once: callers retry.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use http::{Method, Request, header};
 use crate::transport::{EventStream, Transport, WatchRequest};
 use crate::{Error, Key, Kind};
 
-/// Requests in one identity, under one name.
+/// A client that sends requests as one user, with one user agent.
 #[derive(Clone)]
 pub struct Client {
     transport: Arc<dyn Transport>,
     agent: Str,
-    /// Whether anybody looks at what is answered when all is well.
-    reads_answers: bool,
+    /// False to skip the body of successful responses.
+    reads_responses: bool,
 }
 
-/// How an object is changed without sending it whole.
+/// A partial change of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Patch {
     Json(Value),
     Merge(Value),
     Strategic(Value),
-    /// Server-side apply in a manager's name.
+    /// Server-side apply by a field manager.
     Apply {
         manager: &'static str,
         force: bool,
@@ -61,9 +61,9 @@ pub enum Propagation {
 pub struct DeleteOptions {
     pub grace_seconds: Option<i64>,
     pub propagation: Option<Propagation>,
-    /// Only if it is this very object.
+    /// Precondition: the object has this UID.
     pub uid: Option<Str>,
-    /// Only in this version.
+    /// Precondition: the object has this resource version.
     pub resource_version: Option<Str>,
 }
 
@@ -88,7 +88,7 @@ impl DeleteOptions {
     }
 }
 
-/// Adds what is there.
+/// Inserts optional values.
 trait ExtendSome {
     fn extend_some(&mut self, key: &'static str, value: Option<&Str>);
 }
@@ -103,18 +103,18 @@ impl ExtendSome for Map {
 
 impl Client {
     pub fn new(transport: Arc<dyn Transport>, agent: impl Into<Str>) -> Client {
-        Client { transport, agent: agent.into(), reads_answers: true }
+        Client { transport, agent: agent.into(), reads_responses: true }
     }
 
-    /// The same way, under another name.
+    /// The same client with another user agent.
     pub fn named(&self, agent: impl Into<Str>) -> Client {
         Client { agent: agent.into(), ..self.clone() }
     }
 
-    /// The same way for those who only want to know whether all went well: answers are not read, `null` comes back.
+    /// The same client without response bodies: a successful request returns `null`. For callers that need only the outcome.
     #[must_use]
     pub fn without_answers(&self) -> Client {
-        Client { reads_answers: false, ..self.clone() }
+        Client { reads_responses: false, ..self.clone() }
     }
 
     pub async fn get(&self, kind: &Kind, key: &Key) -> Result<Value, Error> {
@@ -130,7 +130,7 @@ impl Client {
         self.send(Method::POST, &path, Some(object), "application/json").await
     }
 
-    /// Creates what a subresource takes: a binding, an eviction, a token request.
+    /// Creates a subresource: a binding, an eviction, a token request.
     pub async fn create_subresource(
         &self,
         kind: &Kind,
@@ -142,7 +142,7 @@ impl Client {
         self.send(Method::POST, &path, Some(object), "application/json").await
     }
 
-    /// Replaces an object, or what a subresource shows of it.
+    /// Replaces an object, or one of its subresources.
     pub async fn update(&self, kind: &Kind, object: &Value, subresource: &str) -> Result<Value, Error> {
         let path = kind.path(meta::namespace(object), meta::name(object), subresource);
         self.send(Method::PUT, &path, Some(object), "application/json").await
@@ -167,22 +167,22 @@ impl Client {
         self.send(Method::DELETE, &path, Some(&options.to_value()), "application/json").await
     }
 
-    /// Any other path.
+    /// Reads any other path.
     pub async fn read(&self, path: &str) -> Result<Value, Error> {
         self.send(Method::GET, path, None, "").await
     }
 
-    /// Replaces what is at any other path.
+    /// Replaces the object at any other path.
     pub async fn replace(&self, path: &str, object: &Value) -> Result<Value, Error> {
         self.send(Method::PUT, path, Some(object), "application/json").await
     }
 
-    /// Any other path, in another shape than its own.
+    /// Reads any other path in a representation other than plain JSON.
     pub async fn read_as(&self, path: &str, accept: &'static str) -> Result<Value, Error> {
         self.send_accepting(Method::GET, path, None, "", accept).await
     }
 
-    /// Deletes everything of a kind in a namespace.
+    /// Deletes all objects of a kind in a namespace.
     pub async fn delete_collection(&self, kind: &Kind, namespace: &str) -> Result<Value, Error> {
         let options =
             DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
@@ -190,7 +190,7 @@ impl Client {
         self.send(Method::DELETE, &path, Some(&options.to_value()), "application/json").await
     }
 
-    /// Follows all objects of a kind.
+    /// Watches all objects of a kind.
     pub async fn watch(&self, kind: &Kind, after: String) -> Result<EventStream, Error> {
         let (kind, namespace, agent) = (kind.clone(), kind.namespace.clone(), self.agent.clone());
         self.transport.watch(WatchRequest { kind, namespace, after, agent }).await
@@ -226,7 +226,7 @@ impl Client {
         let request = request.body(body).map_err(Error::transport)?;
         let answer = self.transport.call(request).await?;
         let code = answer.status();
-        if code.is_success() && !self.reads_answers {
+        if code.is_success() && !self.reads_responses {
             return Ok(Value::Null);
         }
         let value = json::parse(answer.body());
@@ -249,10 +249,10 @@ mod tests {
     use super::*;
     use crate::kinds;
 
-    /// A server that always says the same.
-    struct Says(u16, &'static str);
+    /// A server that always sends the same response.
+    struct Respond(u16, &'static str);
 
-    impl Transport for Says {
+    impl Transport for Respond {
         fn call(&self, _: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, Error>> {
             let answer = Response::builder().status(self.0).body(Bytes::from_static(self.1.as_bytes()));
             Box::pin(async move { answer.map_err(Error::transport) })
@@ -264,10 +264,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_that_nobody_looks_at_are_not_read() {
+    async fn unused_response_bodies_are_not_parsed() {
         let key = Key::new("n", "p");
         let ask = async |code, text, reads| {
-            let client = Client::new(Arc::new(Says(code, text)), "test");
+            let client = Client::new(Arc::new(Respond(code, text)), "test");
             let client = if reads { client } else { client.without_answers() };
             client.get(&kinds::PODS, &key).await
         };

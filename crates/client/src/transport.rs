@@ -1,4 +1,4 @@
-//! How requests reach a server: over the network, or as a call within the process.
+//! Transports: requests reach a server over the network, or as a call within the process.
 
 use std::sync::Arc;
 
@@ -10,29 +10,29 @@ use http::{Request, Response};
 
 use crate::{Error, Kind};
 
-/// A way to one server, with one identity.
+/// A connection to one server as one user.
 pub trait Transport: Send + Sync + 'static {
-    /// Sends one request and reads the whole answer.
+    /// Sends one request and reads the whole response.
     fn call(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, Error>>;
 
-    /// Follows a collection. Within a process the events carry the server's own bytes.
+    /// Watches a collection. Within a process the events share the server's own bytes.
     fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<EventStream, Error>>;
 }
 
 pub type EventStream = BoxStream<'static, Result<WatchEvent, Error>>;
 
-/// What to follow, and from where.
+/// A collection to watch, and from where.
 #[derive(Debug, Clone)]
 pub struct WatchRequest {
     pub kind: Kind,
-    /// All if empty.
+    /// The namespace; all if empty.
     pub namespace: Str,
-    /// Go on after this version; if empty, begin with everything there is.
+    /// The resource version to start after; if empty, the initial state comes first.
     pub after: String,
     pub agent: Str,
 }
 
-/// An object as an event brings it: its JSON text, and what it says if somebody has read it already.
+/// The object of a watch event: its JSON text, and the parsed tree if there is one already.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
     pub text: Bytes,
@@ -54,13 +54,13 @@ impl From<Bytes> for Seen {
     }
 }
 
-/// One change.
+/// One watch event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WatchEvent {
-    /// It is there, in this state.
+    /// The object was added or modified.
     Present(Seen),
-    /// It is gone since this version; what it was.
+    /// The object was deleted at this revision; its last state.
     Deleted { last: Seen, revision: u64 },
-    /// Everything up to this version has been sent.
+    /// All events up to this version have been sent.
     Bookmark { version: String, ends_initial: bool },
 }

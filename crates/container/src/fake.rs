@@ -1,8 +1,8 @@
-//! A runtime and images that exist only in memory, for tests of those who use them.
+//! A runtime and images that exist only in memory, for tests of their callers.
 //!
-//! Sandboxes are ready as soon as they are run, containers run until the test (or a stop) ends them. Every call is
-//! noted, and any call can be made to fail. It checks what a real runtime would: unknown ids, taken names,
-//! images that are not here.
+//! Sandboxes are ready as soon as they are run; containers run until the test (or a stop) ends them. Every call is
+//! recorded, and any call can be made to fail. It checks what a real runtime would: unknown ids, names in use, missing
+//! images.
 
 mod images;
 mod runtime;
@@ -28,7 +28,7 @@ pub struct Fake {
     clock: Clock,
 }
 
-/// What was asked of the runtime: the method, and the id, name or image it was about.
+/// A recorded call: the method, and the id, name or image it was about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
     pub method: &'static str,
@@ -43,12 +43,12 @@ impl Fake {
         Fake { state: Arc::default(), events, clock }
     }
 
-    /// Makes an image be here.
+    /// Adds an image to this node.
     pub fn add_image(&self, image: Image) {
         self.state.lock().images.push(image);
     }
 
-    /// Makes an image be pullable, and not be here yet.
+    /// Adds an image that can be pulled, but is not on this node yet.
     pub fn add_remote_image(&self, image: Image) {
         self.state.lock().registry.push(image);
     }
@@ -58,7 +58,7 @@ impl Fake {
         self.state.lock().failures.entry(method).or_default().push_back(error);
     }
 
-    /// What commands in containers answer; they succeed in silence unless told otherwise.
+    /// Sets the handler of commands in containers; without one they succeed without output.
     pub fn on_exec(&self, answer: impl FnMut(&str, &[String]) -> Result<ExecOutput> + Send + 'static) {
         self.state.lock().exec = Some(Box::new(answer));
     }
@@ -68,17 +68,17 @@ impl Fake {
         self.state.lock().pod_ips = ips.iter().map(|&ip| ip.to_owned()).collect();
     }
 
-    /// Takes everything that was asked so far.
+    /// Returns and clears the recorded calls.
     pub fn take_calls(&self) -> Vec<Call> {
         std::mem::take(&mut self.state.lock().calls)
     }
 
-    /// A running container ends by itself.
+    /// Ends a running container, as if its process had exited.
     pub fn exit(&self, container_id: &str, exit_code: i32, reason: &str) -> Result<()> {
         self.end(container_id, exit_code, reason)
     }
 
-    /// A sandbox dies, and its containers with it.
+    /// Kills a sandbox with its containers.
     pub fn kill_sandbox(&self, id: &str) -> Result<()> {
         let containers = {
             let mut state = self.state.lock();
@@ -88,7 +88,7 @@ impl Fake {
         for container in containers {
             self.end(&container, 137, "Error")?;
         }
-        self.tell(id, id, ContainerEventKind::Stopped);
+        self.send_event(id, id, ContainerEventKind::Stopped);
         Ok(())
     }
 
@@ -105,23 +105,23 @@ impl Fake {
             container.reason = reason.to_owned();
             container.sandbox_id.clone()
         };
-        self.tell(container_id, &sandbox, ContainerEventKind::Stopped);
+        self.send_event(container_id, &sandbox, ContainerEventKind::Stopped);
         Ok(())
     }
 
-    fn tell(&self, container_id: &str, sandbox_id: &str, kind: ContainerEventKind) {
+    fn send_event(&self, container_id: &str, sandbox_id: &str, kind: ContainerEventKind) {
         let event = ContainerEvent {
             container_id: container_id.to_owned(),
             pod_sandbox_id: sandbox_id.to_owned(),
             kind,
             at: self.clock.now(),
         };
-        // That nobody listens is fine.
+        // Fails only if there is no receiver.
         let _ = self.events.send(event);
     }
 
-    /// Notes a call; fails if it was told to.
-    fn called(&self, method: &'static str, about: &str) -> Result<()> {
+    /// Records a call; returns the error that was set for it, if any.
+    fn record_call(&self, method: &'static str, about: &str) -> Result<()> {
         let mut state = self.state.lock();
         state.calls.push(Call { method, about: about.to_owned() });
         match state.failures.get_mut(method).and_then(VecDeque::pop_front) {

@@ -1,11 +1,11 @@
 //! Images on this machine: blobs by digest, layers unpacked for overlayfs, and the names that lead to them.
 //!
 //! [`Store`] is one directory. Several processes may use it at once: changes take its lock and replace its index
-//! as a whole, readers notice that it was replaced. Everything that comes in is checked against its digest before
-//! anything refers to it, and on disk before a name does.
+//! as a whole, and readers notice the replacement. Content is checked against its digest before anything refers to it,
+//! and synced to disk before a name does.
 //!
-//! Nothing here runs anything, and nothing here talks to a network. Nothing that comes in is trusted: what is read as a
-//! whole has a largest size, and what is unpacked has limits on its size, its entries and its time ([`Limits`]).
+//! Nothing here runs programs or uses the network. Imported content is not trusted: documents that are read as a
+//! whole have a maximum size, and unpacking is limited in size, entries and time ([`Limits`]).
 
 mod archive;
 mod busybox;
@@ -13,6 +13,8 @@ mod content;
 mod digest;
 mod error;
 mod export;
+#[doc(hidden)]
+pub mod fuzz;
 mod index;
 mod limits;
 mod manifest;

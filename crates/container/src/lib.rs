@@ -1,16 +1,16 @@
 //! Containers: the CRI as a Rust trait, the runtimes behind it, and images.
 //!
-//! [`Runtime`] and [`Images`] are the CRI's two services. Whoever runs pods holds an `Arc<dyn Runtime>` and an
-//! `Arc<dyn Images>` and never knows which leaf is behind them:
+//! [`Runtime`] and [`Images`] are the CRI's two services. The kubelet holds an `Arc<dyn Runtime>` and an
+//! `Arc<dyn Images>` and never depends on the implementation behind them:
 //!
-//! - [`native`]: namespaces, cgroups and overlayfs of this machine, with nothing installed;
+//! - [`native`]: namespaces, cgroups and overlayfs of this machine; needs nothing installed;
 //! - [`remote`]: the CRI over a socket, for containerd, CRI-O and others;
-//! - [`fake`]: everything happens in memory, when the test says so.
+//! - [`fake`]: in memory, controlled by a test.
 //!
-//! [`image`] is what both the native runtime and `corten image` keep images in, [`registry`] where they come from.
+//! [`image`] is the image store of the native runtime and of `corten image`; [`registry`] pulls images into it.
 //!
-//! Types carry the CRI's names and meanings, in plain Rust: an absent message is an `Option` or a default, a
-//! time is a `Timestamp`, an enum is an enum. Windows has no place here.
+//! Types have the CRI's names and meanings, in plain Rust: an absent message is an `Option` or a default, a
+//! time is a `Timestamp`, an enum is an enum. Windows is not supported.
 //!
 //! # A pod's life
 //!
@@ -41,7 +41,7 @@
 //! let container = runtime.create_container(&sandbox, &config, &pod).await?;
 //! runtime.start_container(&container).await?;
 //!
-//! // Nothing is polled: what happens to containers is told, once, in order.
+//! // Nothing is polled: every change of a container is one event, in order.
 //! while let Ok(event) = events.recv().await {
 //!     if event.container_id == container && event.kind == ContainerEventKind::Stopped {
 //!         break;
@@ -55,7 +55,7 @@
 //! # }
 //! ```
 //!
-//! Stopping and removing are idempotent, as the CRI demands: what is not there is stopped and removed.
+//! Stopping and removing are idempotent, as the CRI requires: a missing container counts as stopped and removed.
 
 mod cri;
 pub mod fake;
@@ -66,17 +66,17 @@ pub mod remote;
 
 pub use cri::*;
 
-/// Where a node's images and containers are, within the data directory of everything.
+/// The directory of a node's images and containers, within the data directory.
 pub fn folder(data_dir: &std::path::Path) -> std::path::PathBuf {
     data_dir.join("runtime")
 }
 
-/// Work that blocks, where it may.
+/// Runs blocking work on a thread for it.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
-        Err(error) => Err(Error::internal("working", error)),
+        Err(error) => Err(Error::internal("blocking task failed", error)),
     }
 }

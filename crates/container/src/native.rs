@@ -1,16 +1,18 @@
-//! The native runtime: pods as kernel objects, with nothing installed.
+//! The native runtime: pods from kernel namespaces and cgroups, with nothing installed.
 //!
-//! Every pod has one supervisor, a tiny process of its own that holds the pod's namespaces, starts its containers,
-//! pumps their logs and writes down how they ended (`corten-sys` carries that program). This process only decides
-//! and remembers: what was asked for is on disk before it happens, how containers ended is on disk before it is
-//! told, and after a crash or an upgrade [`Native::open`] finds every pod as it is.
+//! Every pod has one supervisor, a small process that holds the pod's namespaces, starts its containers, writes their
+//! logs and records their exits (`corten-sys` contains that program). This process only decides and records: a request
+//! is on disk before it is carried out, an exit is on disk before it is reported, and after a crash or an upgrade
+//! [`Native::open`] finds every pod in its actual state.
 //!
-//! *Invariants:* no mount is ever made in the node's mount namespace. A container without a supervisor does not
-//! run. A record is written whole or not at all.
+//! *Invariants:* no mount is ever created in the node's mount namespace. A container never outlives its supervisor. A
+//! record is written as a whole or not at all.
 
 mod apparmor;
 pub mod cgroup;
 mod containers;
+#[doc(hidden)]
+pub mod fuzz;
 mod images;
 mod link;
 mod logs;
@@ -35,7 +37,7 @@ use corten_sys::supervisor::Program;
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 
-use crate::image::Store;
+use crate::image::{Limits, Store};
 use crate::registry::Registries;
 use crate::{ContainerEvent, ContainerEventKind, Error, Result, blocking};
 use cgroup::Cgroups;
@@ -43,17 +45,19 @@ use link::Link;
 use network::Network;
 use records::{ContainerRecord, Ended, SandboxRecord};
 
-/// Where a runtime keeps things, and what it relies on.
+/// The directories of a runtime, and its dependencies.
 pub struct Options {
     /// Images, layers, sandboxes and containers.
     pub data_dir: PathBuf,
     pub network: Arc<dyn Network>,
     pub registries: Registries,
     pub clock: Clock,
-    /// Where seccomp profiles of the node are.
+    /// The directory of the node's seccomp profiles.
     pub seccomp_dir: PathBuf,
     /// Other OCI runtimes that RuntimeClasses may name, by their handlers' names.
     pub handlers: BTreeMap<String, PathBuf>,
+    /// Limits on the resources that images may take on this machine.
+    pub image_limits: Limits,
 }
 
 /// Both services. Clones are the same runtime.
@@ -88,7 +92,7 @@ struct Container {
     ended: watch::Sender<bool>,
 }
 
-/// Where a container is in its life.
+/// The state of a container.
 #[derive(Debug, Clone, PartialEq)]
 enum Phase {
     Created,
@@ -98,13 +102,15 @@ enum Phase {
 }
 
 impl Native {
-    /// Opens the runtime at its folder and finds everything that is there.
+    /// Opens the runtime at its directory and recovers the pods in it.
     pub async fn open(mut options: Options) -> Result<Native> {
         let absolute = std::path::absolute(&options.data_dir);
-        options.data_dir = absolute.map_err(|error| Error::internal("finding the data directory", error))?;
-        let program = Program::load().map_err(|error| Error::internal("loading the supervisor", error))?;
-        let cgroups = Cgroups::detect().map_err(|error| Error::internal("finding cgroups", error))?;
-        let store = Arc::new(Store::open(&options.data_dir)?);
+        options.data_dir =
+            absolute.map_err(|error| Error::internal("cannot resolve the data directory", error))?;
+        let program =
+            Program::load().map_err(|error| Error::internal("cannot load the pod supervisor", error))?;
+        let cgroups = Cgroups::detect().map_err(|error| Error::internal("cannot detect cgroups", error))?;
+        let store = Arc::new(Store::open(&options.data_dir)?.with_limits(options.image_limits));
         let (events, _) = broadcast::channel(4096);
         let inner = Inner { options, cgroups, program, store, state: Mutex::default(), events };
         let native = Native(Arc::new(inner));
@@ -112,19 +118,19 @@ impl Native {
         Ok(native)
     }
 
-    /// The images, for whoever brings some without a registry.
+    /// The image store, for imports without a registry.
     pub fn store(&self) -> &Arc<Store> {
         &self.0.store
     }
 
-    fn tell(&self, container_id: &str, sandbox_id: &str, kind: ContainerEventKind) {
+    fn send_event(&self, container_id: &str, sandbox_id: &str, kind: ContainerEventKind) {
         let event = ContainerEvent {
             container_id: container_id.to_owned(),
             pod_sandbox_id: sandbox_id.to_owned(),
             kind,
             at: self.0.options.clock.now(),
         };
-        // That nobody listens is fine.
+        // Fails only if there is no receiver.
         let _ = self.0.events.send(event);
     }
 
@@ -136,7 +142,7 @@ impl Native {
         self.0.options.data_dir.join("containers").join(id)
     }
 
-    /// The link to a sandbox that runs.
+    /// The link to the supervisor of a running sandbox.
     fn link(&self, sandbox_id: &str) -> Result<Link> {
         let state = self.0.state.lock();
         let sandbox = state.sandboxes.get(sandbox_id).ok_or_else(|| no_sandbox(sandbox_id))?;
@@ -153,9 +159,10 @@ fn no_container(id: &str) -> Error {
     Error::NotFound(format!("container {id:?} not found"))
 }
 
-/// An id like every runtime's: 64 hexadecimal digits, never the same.
+/// A random id of 64 hexadecimal digits, as other runtimes have them.
 fn new_id() -> Result<String> {
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(|error| Error::Internal(format!("making an id: {error}")))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Error::Internal(format!("cannot generate an id: {error}")))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -1,12 +1,14 @@
-//! Registries: where images come from.
+//! Registries: pulling images.
 //!
-//! An image is looked for at the mirrors of its registry, in order, and then at the registry itself. What arrives is
-//! checked against its size and its digest before it counts, layers come in parallel, and what is here already is not
-//! fetched.
+//! An image is requested from the mirrors of its registry, in order, and then from the registry itself. Content is
+//! checked against its size and digest before it is used, layers are fetched in parallel, and content that is already
+//! in the store is not fetched.
 
 mod auth;
 mod client;
 mod config;
+#[doc(hidden)]
+pub mod fuzz;
 #[cfg(test)]
 mod tests;
 
@@ -22,12 +24,12 @@ use crate::{AuthConfig, Error, Progress, PullProgress, Result, blocking};
 use client::Repository;
 pub use config::{Credentials, HostConfig, Mirror, RegistriesConfig, TlsConfig};
 
-/// How many layers are fetched at once.
+/// Number of layers that are fetched at once.
 const PARALLEL: usize = 3;
-/// How often a blob is tried.
+/// Attempts to fetch a blob.
 const TRIES: usize = 3;
 
-/// Every registry, as it was configured.
+/// The configured registries.
 #[derive(Debug, Default)]
 pub struct Registries {
     config: RegistriesConfig,
@@ -38,7 +40,7 @@ impl Registries {
         Registries { config }
     }
 
-    /// Brings an image here.
+    /// Pulls an image into the store.
     pub async fn pull(
         &self,
         store: &Arc<Store>,
@@ -55,7 +57,7 @@ impl Registries {
             };
             match pulled {
                 Ok(record) => return Ok(record),
-                // The registry itself comes last, and its answer is the one that counts.
+                // The registry itself comes last; its error is the one that is reported.
                 Err(error) => failure = Some(error),
             }
         }
@@ -64,7 +66,7 @@ impl Registries {
     }
 }
 
-/// The same failure, saying which image it is about.
+/// The same error with the image's name.
 fn in_context(reference: &Reference, cause: &Error) -> Error {
     let text = format!("failed to pull and unpack image \"{reference}\": {cause}");
     match cause {
@@ -74,7 +76,7 @@ fn in_context(reference: &Reference, cause: &Error) -> Error {
     }
 }
 
-/// One image on its way.
+/// One pull.
 struct Pull<'a> {
     store: &'a Arc<Store>,
     reference: &'a Reference,
@@ -97,11 +99,11 @@ impl Pull<'_> {
         let fetched = stream::iter(blobs).map(|blob| async move { self.blob(&blob, counter).await });
         fetched.buffer_unordered(PARALLEL).try_collect::<Vec<()>>().await?;
         let (store, names) = (self.store.clone(), [self.reference.clone()]);
-        // Unpacking is work for the processor and the disk, not for the network's threads.
+        // Unpacking needs the CPU and the disk, so it must not block the threads of the network.
         blocking(move || Ok(store.add(&target, &names, &Platform::here(), &incoming)?)).await
     }
 
-    /// What the name leads to, kept as it came.
+    /// Resolves the image's name and stores the document as it was received.
     async fn resolve(&self) -> Result<Descriptor> {
         let by = match (&self.reference.digest, &self.reference.tag) {
             (Some(digest), _) => digest.to_string(),
@@ -154,7 +156,7 @@ impl Pull<'_> {
         Ok(())
     }
 
-    /// On failure also how much of it had arrived.
+    /// On failure also the number of bytes that were received.
     async fn fetch(&self, blob: &Descriptor, counter: &Counter<'_>) -> Result<(), (Error, u64)> {
         use std::io::Write;
         let (digest, mut received) = (&blob.digest, 0);
@@ -166,7 +168,7 @@ impl Pull<'_> {
                     return Err(wrong_size(blob, "more"));
                 }
                 let written = ingest.write_all(&chunk);
-                written.map_err(|error| Error::internal(format!("writing {digest}"), error))?;
+                written.map_err(|error| Error::internal(format!("cannot write {digest}"), error))?;
                 received += chunk.len() as u64;
                 counter.add(chunk.len() as u64);
             }
@@ -180,7 +182,7 @@ impl Pull<'_> {
     }
 }
 
-/// A blob is as large as the manifest says, or it is another one.
+/// A blob has the size that the manifest says.
 fn check_size(blob: &Descriptor, received: u64) -> Result<()> {
     match received.cmp(&blob.size) {
         std::cmp::Ordering::Equal => Ok(()),
@@ -197,7 +199,7 @@ fn read<'a, T: serde::Deserialize<'a>>(bytes: &'a [u8], what: &str) -> Result<T>
     serde_json::from_slice(bytes).map_err(|error| Error::internal(format!("{what} is malformed"), error))
 }
 
-/// Adds up what arrives, for whoever wants to know.
+/// Adds up received bytes and reports the progress.
 struct Counter<'a> {
     progress: &'a Progress,
     state: Mutex<PullProgress>,
@@ -216,7 +218,7 @@ impl<'a> Counter<'a> {
             change(&mut state);
             *state
         };
-        self.progress.tell(now);
+        self.progress.report(now);
     }
 
     fn add(&self, bytes: u64) {

@@ -1,9 +1,11 @@
 //! The CRI over a socket: containerd, CRI-O, or anything else that serves it.
 //!
-//! One HTTP/2 connection carries every call; when it breaks, the next call makes a new one. Nothing is remembered
-//! here: whatever is asked is asked of the runtime.
+//! One HTTP/2 connection carries every call; when it breaks, the next call opens a new one. Nothing is cached here:
+//! every call goes to the runtime.
 
 mod calls;
+#[doc(hidden)]
+pub mod fuzz;
 mod grpc;
 mod images;
 pub(crate) mod protobuf;

@@ -1,6 +1,6 @@
-//! ClusterRole aggregation: a role that gathers others has the rules of all the roles it selects.
+//! ClusterRole aggregation: an aggregated role has the rules of all the roles that its `aggregationRule` selects.
 //!
-//! Watches cluster roles. Writes the rules of roles with an `aggregationRule`, and nothing else of them.
+//! Watches cluster roles. Writes the rules of aggregated roles, and nothing else of them.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ const NAME: &str = "clusterrole-aggregation-controller";
 
 pub(crate) struct ClusterRoleAggregation;
 
-/// What matters for one role.
+/// The state of one role.
 #[derive(Debug, Default)]
 pub(crate) struct World {
-    /// `None` if it gathers nothing.
+    /// `None` if it does not exist or does not aggregate.
     role: Option<Value>,
-    /// The roles that are gathered, selector by selector, in order of name.
+    /// The selected roles, selector by selector, in order of name.
     gathered: Vec<Value>,
 }
 
@@ -66,7 +66,7 @@ impl Controller for ClusterRoleAggregation {
     }
 }
 
-/// A role that changed, and every role that gathers: it may select that one now, or have done so.
+/// The changed role, and every aggregated role: it may select the changed one now, or may have selected it before.
 fn gatherers(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
     keys.push(change.object().key.clone());
     let selected = |gatherer: &Value| {

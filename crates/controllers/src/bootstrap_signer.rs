@@ -1,7 +1,7 @@
-//! Bootstrap signer: signs what `kube-public/cluster-info` says with every bootstrap token that may sign, so that a
-//! machine that knows a token can believe it before it knows the cluster's certificates.
+//! Bootstrap signer: signs the kubeconfig in `kube-public/cluster-info` with every bootstrap token that may sign, so
+//! that a machine that knows a token can trust it before it knows the cluster's certificates.
 //!
-//! Watches that config map and the bootstrap tokens. Only writes signatures into the map; never makes it.
+//! Watches that config map and the bootstrap tokens. Only writes signatures into the map; never creates it.
 
 use corten_api::Value;
 use corten_auth::authentication::bootstrap_token::{self, NAMESPACE};
@@ -16,7 +16,7 @@ const SIGNATURE: &str = "jws-kubeconfig-";
 
 pub(crate) struct BootstrapSigner;
 
-/// What is signed, and with what.
+/// The config map and the signing tokens.
 #[derive(Debug, Default)]
 pub(crate) struct World {
     cluster_info: Option<Value>,
@@ -91,7 +91,7 @@ fn is_token(change: &Change) -> bool {
     change.states().any(is)
 }
 
-/// In whatever order.
+/// True if two maps hold the same data, in any order.
 fn same_data(a: &Value, b: &Value) -> bool {
     let data = |map: &Value| map.get("data").and_then(Value::as_object).cloned().unwrap_or_default();
     let (a, b) = (data(a), data(b));
@@ -122,7 +122,7 @@ mod tests {
         Some(value!({"metadata": {"name": "cluster-info", "namespace": "kube-public"}, "data": data}))
     }
 
-    /// Which tokens have signed after a look, or nothing if nothing changes.
+    /// The ids of the tokens that have signed after a reconcile; `None` if nothing changes.
     fn signed(data: Value, tokens: Vec<Value>) -> Option<Vec<String>> {
         let world = World { cluster_info: map(data), tokens };
         let plan = BootstrapSigner.plan(&cluster_info(), &world, at(0));

@@ -1,4 +1,4 @@
-//! Which objects belong to a workload: those it owns and selects, those it takes in, those it lets go.
+//! Ownership of objects by workloads: those they own and select, those they adopt, those they release.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use corten_reconcile::Action;
 
 use crate::selectors;
 
-/// What a workload has, and what has to change about that.
+/// The objects of a workload, and the changes of ownership.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Claims {
-    /// Owned and selected, the adopted ones included.
+    /// Owned and selected objects, the adopted ones included.
     pub(crate) owned: Vec<Arc<Object>>,
     pub(crate) adopt: Vec<Arc<Object>>,
     pub(crate) release: Vec<Arc<Object>>,
 }
 
-/// Everything that a workload may have a claim on: what it owns, and what nobody does.
+/// The objects that a workload may claim: those it owns, and those without a controller.
 pub(crate) fn candidates(cache: &Cache, owner: &Value, selector: &LabelSelector) -> Vec<Arc<Object>> {
     let mut found = cache.owned_by(meta::uid(owner));
     let orphans = cache.unmanaged(meta::namespace(owner));
@@ -28,12 +28,12 @@ pub(crate) fn candidates(cache: &Cache, owner: &Value, selector: &LabelSelector)
     found
 }
 
-/// Decides about the candidates. What is being deleted neither takes in nor is taken in.
+/// Decides about the candidates. A terminating owner adopts nothing, and a terminating object is not adopted.
 pub(crate) fn decide(owner: &Value, selector: &LabelSelector, candidates: &[Arc<Object>]) -> Claims {
     decide_by(owner, candidates, |object| object.is_selected_by(selector))
 }
 
-/// The same for owners that ask for more than labels.
+/// The same for owners that select by more than labels.
 pub(crate) fn decide_by(
     owner: &Value,
     candidates: &[Arc<Object>],
@@ -45,7 +45,7 @@ pub(crate) fn decide_by(
         match object.controller() {
             Some(controller) if controller.uid != meta::uid(owner) => {}
             Some(_) if selected => claims.owned.push(object.clone()),
-            // A workload on its way out lets the garbage collector decide.
+            // A terminating owner leaves its dependents to the garbage collector.
             Some(_) if meta::is_deleting(owner) => {}
             Some(_) => claims.release.push(object.clone()),
             None if selected && !meta::is_deleting(owner) && !object.deleting => {
@@ -59,12 +59,12 @@ pub(crate) fn decide_by(
 }
 
 impl Claims {
-    /// The requests that make it so.
+    /// The requests that adopt and release.
     pub(crate) fn actions(&self, kind: &'static Kind, owner: &Value) -> Vec<Action> {
         self.actions_with_finalizer(kind, owner, None)
     }
 
-    /// The same, where what belongs to an owner has its finalizer.
+    /// The same for owners whose dependents have a finalizer.
     pub(crate) fn actions_with_finalizer(
         &self,
         kind: &'static Kind,
@@ -92,8 +92,8 @@ impl Claims {
     }
 }
 
-/// The workload of a kind that manages an object that changed; for an object without one, every workload of that
-/// kind that might take it in.
+/// The workload of a kind that controls a changed object; for an object without a controller, every workload of that
+/// kind that may adopt it.
 pub(crate) fn claimants(kind: &Kind, caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
     for object in change.states() {
         match object.controller() {
@@ -113,7 +113,7 @@ pub(crate) fn claimants(kind: &Kind, caches: &Caches, change: &Change, keys: &mu
     }
 }
 
-/// The reference by which an owner manages what it has.
+/// The owner reference of a controller.
 pub(crate) fn reference(owner: &Value) -> Value {
     value!({
         "apiVersion": (meta::api_version(owner)), "kind": (meta::kind(owner)),

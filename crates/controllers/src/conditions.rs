@@ -8,12 +8,12 @@ pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> 
     object.items_at(&["status", "conditions"]).iter().find(|c| c.str_at(&["type"]) == Some(kind))
 }
 
-/// Whether a condition holds.
+/// True if a condition is `True`.
 pub(crate) fn is_true(object: &Value, kind: &str) -> bool {
     condition(object, kind).and_then(|c| c.str_at(&["status"])) == Some("True")
 }
 
-/// A condition that begins to hold, or not to hold, now.
+/// A condition whose last transition is now.
 pub(crate) fn new(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> Value {
     let mut condition = Map::new();
     condition.insert("type", kind);
@@ -28,8 +28,8 @@ pub(crate) fn new(kind: &str, status: &str, reason: &str, message: &str, now: Ti
     Value::Object(condition)
 }
 
-/// Puts a condition into a status, unless one with the same status and reason is there already. One that only
-/// changes its reason keeps the time of its last transition.
+/// Sets a condition in a status, unless one with the same status and reason is there. A condition that only changes its
+/// reason keeps the time of its last transition.
 pub(crate) fn set(status: &mut Value, mut condition: Value) {
     let field = |c: &Value, key: &str| c.str_at(&[key]).unwrap_or_default().to_owned();
     let list = status.make_object().entry("conditions").make_array();
@@ -47,8 +47,8 @@ pub(crate) fn set(status: &mut Value, mut condition: Value) {
     list.push(condition);
 }
 
-/// Puts a condition into a status in the place of the one of its type, whose time of transition it keeps unless it
-/// is another status.
+/// Replaces the condition of the same type in a status. It keeps the time of the last transition unless the status
+/// differs.
 pub(crate) fn put(status: &mut Value, mut condition: Value) {
     let list = status.make_object().entry("conditions").make_array();
     match list.iter_mut().find(|known| known.get("type") == condition.get("type")) {
@@ -64,7 +64,7 @@ pub(crate) fn put(status: &mut Value, mut condition: Value) {
     }
 }
 
-/// Takes a condition out of a status.
+/// Removes a condition from a status.
 pub(crate) fn remove(status: &mut Value, kind: &str) {
     let Some(list) = status.get_mut("conditions").and_then(Value::as_array_mut) else { return };
     list.retain(|c| c.str_at(&["type"]) != Some(kind));
@@ -73,7 +73,7 @@ pub(crate) fn remove(status: &mut Value, kind: &str) {
     }
 }
 
-/// Makes a condition that is there one that does not hold, for the reason it has.
+/// Sets an existing condition to `False`; its reason stays.
 pub(crate) fn fail(object: &mut Value, kind: &str, now: Timestamp) {
     let list = object.make_object().entry("status").make_object().entry("conditions").make_array();
     for condition in list.iter_mut().filter(|c| c.str_at(&["type"]) == Some(kind)) {

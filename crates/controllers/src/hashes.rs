@@ -1,13 +1,13 @@
-//! Short names for what things contain: the same for the same content, whoever computes them and whenever.
+//! Short hashes of content for names: equal content has equal hashes, in every process and release.
 //!
 //! They are compared only with each other, so any stable function will do; it must never change.
 
 use corten_api::{Value, json};
 
-/// The letters and digits of names that are made up: without vowels, so that they make no words.
+/// The alphabet of generated names: without vowels, so that they form no words.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The name of a tree's content. Whoever finds it taken by something else counts that collision and asks again.
+/// The hash of a tree. A caller that finds the name taken by other content increments `collisions`.
 pub(crate) fn of(tree: &Value, collisions: Option<i64>) -> String {
     let mut hash = fnv(FNV_START, json::write_to_string(tree).as_bytes());
     if let Some(count) = collisions {
@@ -16,7 +16,7 @@ pub(crate) fn of(tree: &Value, collisions: Option<i64>) -> String {
     safe(&hash.to_string())
 }
 
-/// The same text in letters that make no words.
+/// Maps a text to the safe alphabet.
 fn safe(text: &str) -> String {
     text.bytes().map(|byte| char::from(LETTERS[usize::from(byte) % LETTERS.len()])).collect()
 }

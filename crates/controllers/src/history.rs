@@ -6,10 +6,10 @@ use corten_reconcile::Action;
 
 use crate::claims;
 
-/// The label that says which revision something is of.
+/// The label with the revision of a pod.
 pub(crate) const HASH: &str = "controller-revision-hash";
 
-/// What a revision keeps: the change that brings a workload back to it.
+/// The data of a revision: the patch that restores it.
 pub(crate) fn data(workload: &Value) -> Value {
     let mut template = workload.at(&["spec", "template"]).cloned().unwrap_or_else(Value::object);
     template.set(&["$patch"], "replace");
@@ -20,7 +20,7 @@ pub(crate) fn number(revision: &Value) -> i64 {
     revision.int_at(&["revision"]).unwrap_or(0)
 }
 
-/// The hash by which pods say that they are of a revision.
+/// The hash of a revision, as the label of pods holds it.
 pub(crate) fn hash(revision: &Value) -> &str {
     revision.str_at(&["metadata", "labels", HASH]).unwrap_or_default()
 }
@@ -31,18 +31,18 @@ pub(crate) fn sort(revisions: &mut [Value]) {
     revisions.sort_by_cached_key(|r| (number(r), created(r), meta::name(r).to_owned()));
 }
 
-/// Those that have what the workload wants now, and the others.
+/// The revisions with the current content of the workload, and the others.
 pub(crate) fn split(revisions: Vec<Value>, workload: &Value) -> (Vec<Value>, Vec<Value>) {
     let wanted = data(workload);
     revisions.into_iter().partition(|revision| is_same(revision.get("data").unwrap_or(&Value::Null), &wanted))
 }
 
-/// Whether two contents mean the same, also where one was written by others that spell out what is not there.
+/// True if two contents are equal, also where one spells out empty fields.
 pub(crate) fn is_same(a: &Value, b: &Value) -> bool {
     a == b || plain(a) == plain(b)
 }
 
-/// A tree without what says nothing.
+/// A tree without empty fields.
 fn plain(tree: &Value) -> Value {
     match tree {
         Value::Object(fields) => {
@@ -65,7 +65,7 @@ pub(crate) fn new(workload: &Value, label: &str, hash: &str, number: i64) -> Val
     let labels = workload.at(&["spec", "template", "metadata", "labels"]);
     let mut labels = labels.cloned().unwrap_or_else(Value::object);
     labels.set(&[label], hash);
-    // Names are at most 253 long, hashes at most ten.
+    // Names have at most 253 characters, hashes at most ten.
     let name = meta::name(workload);
     let name = name.get(..223).unwrap_or(name);
     let mut revision =
@@ -85,7 +85,7 @@ pub(crate) fn delete(revision: &Value) -> Action {
     Action::Delete { kind: &kinds::CONTROLLER_REVISIONS, key: Key::of(revision), options }
 }
 
-/// The oldest revisions beyond how many are kept, except those that are still in use.
+/// The oldest revisions beyond the history limit, except those in use.
 pub(crate) fn surplus<'a>(
     old: &'a [Value],
     kept: usize,

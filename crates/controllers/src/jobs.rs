@@ -1,4 +1,4 @@
-//! What controllers ask of jobs: whether they have finished, how and when, and which pods they select.
+//! Jobs as several controllers see them: whether, how and when they finished, and the pods they select.
 
 use corten_api::selector::LabelSelector;
 use corten_api::{Value, time};
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::selectors;
 
-/// How many objects the controllers of jobs look at at a time.
+/// The concurrency of the controllers of jobs.
 #[derive(Debug, Clone, Copy)]
 pub struct BatchOptions {
     pub concurrent_job_syncs: usize,
@@ -25,12 +25,12 @@ impl Default for BatchOptions {
     }
 }
 
-/// What is read off jobs again and again.
+/// The fields of a job that are read often.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct JobView {
-    /// `Complete` or `Failed`, once it is.
+    /// `Complete` or `Failed`, once it has finished.
     pub(crate) finished: Option<&'static str>,
-    /// Whether another controller takes care of it.
+    /// True if another controller manages it.
     pub(crate) managed_elsewhere: bool,
     pub(crate) selector: Option<LabelSelector>,
     pub(crate) started: Option<Timestamp>,
@@ -51,7 +51,7 @@ impl View for JobView {
     }
 }
 
-/// The condition by which a job says that it has finished, and which that is.
+/// The condition of a finished job, and its type.
 pub(crate) fn finished(job: &Value) -> Option<(&'static str, &Value)> {
     let mut conditions = job.items_at(&["status", "conditions"]).iter();
     conditions.find_map(|condition| {

@@ -1,15 +1,16 @@
-//! Removes tokens that came with service accounts and that nobody has used for a long time: marks them invalid
-//! first, and deletes them when nobody has missed them for as long again.
+//! Legacy service-account token cleaner: marks auto-generated token secrets as invalid that were not used for a long
+//! time, and deletes them when they have not been used for as long again.
 //!
-//! Looks at secrets, service accounts and pods once a day. Never touches a secret that an account does not list, one
-//! that a pod uses, or any before their use has been noted for long enough.
+//! Reads secrets, service accounts and pods once a day. Never touches a secret that its service account does not list,
+//! one that a pod uses, or any before their use has been tracked for the whole clean-up period.
+//!
+//! Not a `Controller`: it depends on the passage of days, not on changes, so it watches nothing and has no queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use corten_api::{Str, Value, meta, time, value};
+use corten_api::{Str, Value, meta, pods, time, value};
 use corten_auth::authentication::legacy_token::{INVALID_SINCE, LAST_USED};
-use corten_auth::node::secrets_of_pod;
 use corten_client::{Caches, Client, DeleteOptions, Error, Key, Object, Patch, kinds};
 use corten_reconcile::Manager;
 use jiff::civil::Date;
@@ -23,7 +24,7 @@ const ACCOUNT: &str = "legacy-service-account-token-cleaner";
 const EVERY: Duration = Duration::from_secs(24 * 3600);
 const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
-/// How long a token goes unused before it goes.
+/// Options of the legacy token cleaner.
 #[derive(Debug, Clone, Copy)]
 pub struct LegacyTokenCleanerOptions {
     pub clean_up_period: Duration,
@@ -35,11 +36,11 @@ impl Default for LegacyTokenCleanerOptions {
     }
 }
 
-/// What is to become of a token.
+/// The decision about a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Verdict {
     Keep,
-    /// It is to be marked as invalid since this day.
+    /// Mark it as invalid since this day.
     Mark(String),
     Delete,
 }
@@ -62,7 +63,7 @@ pub(crate) fn start(manager: &Manager, options: LegacyTokenCleanerOptions) {
         }
         loop {
             if let Err(error) = cleaner.clean(clock.now()).await {
-                tracing::warn!(%error, "unused tokens could not be looked for");
+                tracing::warn!(controller = NAME, err = %error, "cannot look for unused service-account tokens; retrying");
             }
             clock.sleep(EVERY).await;
         }
@@ -79,7 +80,10 @@ impl Cleaner {
     async fn clean(&self, now: Timestamp) -> Result<(), Error> {
         let tracking = self.client.get(&kinds::CONFIG_MAPS, &Key::new("kube-system", TRACKING)).await?;
         let Some(since) = tracked_since(&tracking) else {
-            tracing::warn!("it is not known since when the use of tokens is noted");
+            tracing::warn!(
+                controller = NAME,
+                "start of legacy token tracking is unknown; keeping all tokens"
+            );
             return Ok(());
         };
         let Ok(unused_since) = now.checked_sub(self.period) else { return Ok(()) };
@@ -95,7 +99,7 @@ impl Cleaner {
             let mounted = mounted.entry(namespace).or_insert_with_key(|namespace| self.mounted(namespace));
             let verdict = verdict(&secret.tree(), self.account(&secret).as_ref(), mounted, unused_since, now);
             if let Err(error) = self.carry_out(&secret, &verdict).await {
-                tracing::warn!(secret = %secret.key, %error, "unused token could not be removed");
+                tracing::warn!(secret = %secret.key, err = %error, "cannot clean up unused service-account token; retrying");
             }
         }
         Ok(())
@@ -107,7 +111,7 @@ impl Cleaner {
             .of(&kinds::PODS)
             .list(namespace)
             .iter()
-            .flat_map(|pod| secrets_of_pod(&pod.tree()))
+            .flat_map(|pod| pods::secrets(&pod.tree()))
             .collect()
     }
 
@@ -123,13 +127,13 @@ impl Cleaner {
         let result = match verdict {
             Verdict::Keep => return Ok(()),
             Verdict::Mark(day) => {
-                tracing::info!(secret = %secret.key, since = day, "unused token is marked as invalid");
+                tracing::info!(secret = %secret.key, since = day, "marked unused service-account token as invalid");
                 let mut patch = value!({"metadata": {"uid": (secret.uid.clone())}});
                 patch.set(&["metadata", "labels", INVALID_SINCE], day.as_str());
                 self.client.patch(kind, &secret.key, &Patch::Merge(patch), "").await
             }
             Verdict::Delete => {
-                tracing::info!(secret = %secret.key, "unused token is deleted");
+                tracing::info!(secret = %secret.key, "deleting unused service-account token");
                 let resource_version = Some(secret.revision.to_string().into());
                 let options = DeleteOptions { resource_version, ..DeleteOptions::default() };
                 self.client.delete(kind, &secret.key, &options).await
@@ -142,7 +146,7 @@ impl Cleaner {
     }
 }
 
-/// From when on all use of tokens is known: the beginning of the day after it began to be noted.
+/// The time from which on the use of all tokens is tracked: the day after tracking began.
 fn tracked_since(tracking: &Value) -> Option<Timestamp> {
     let day = date(tracking.str_at(&["data", "since"])?)?;
     Some(day.checked_add(1.day()).ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp())
@@ -156,7 +160,8 @@ fn day(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d").to_string()
 }
 
-/// What is to become of a token, given the account it is for, what pods use, and since when it must have been unused.
+/// The decision about a token, given its service account, the secrets that pods use, and the time since which it must
+/// be unused.
 fn verdict(
     secret: &Value,
     account: Option<&Value>,
@@ -169,13 +174,13 @@ fn verdict(
         return Verdict::Keep;
     }
     let label = |key: &str| meta::labels(secret).and_then(|labels| labels.get(key)).and_then(Value::as_str);
-    // Of days written like this, the later is the greater; one that cannot be read says nothing.
+    // Dates in this format compare as texts; an invalid one counts as unknown.
     let oldest_kept = day(unused_since);
     if label(LAST_USED).is_some_and(|used| date(used).is_none() || used >= oldest_kept.as_str()) {
         return Verdict::Keep;
     }
     let name = meta::name(secret);
-    // Only what an account lists came with it.
+    // Only secrets that a service account lists were generated for it.
     if !account.is_some_and(|account| secrets::refers_to(account, name)) || mounted.contains(name) {
         return Verdict::Keep;
     }
@@ -197,7 +202,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Made and used on these days; marked as invalid on that one.
+    /// A secret created, last used and marked as invalid on these days.
     fn secret(created: &str, used: &str, invalid: &str) -> Value {
         let mut secret = value!({
             "metadata": {"name": "token", "creationTimestamp": (format!("{created}T00:00:00Z"))},
@@ -226,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_of_tokens() {
+    fn unused_tokens_are_marked_then_deleted() {
         let mark = Verdict::Mark("2026-06-01".to_owned());
         check("2026-05-20", "", "", &Verdict::Keep);
         check("2026-01-01", "", "", &mark);
@@ -240,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn since_when_use_is_known() {
+    fn tracking_starts_on_the_day_after() {
         let map = |since: &str| value!({"data": {"since": since}});
         assert_eq!(tracked_since(&map("2026-02-28")), Some(at("2026-03-01T00:00:00Z")));
         assert_eq!(tracked_since(&map("soon")), None);

@@ -1,8 +1,8 @@
-//! The controllers: everything kube-controller-manager does. One file per controller, all of the same four parts
-//! (see `corten_reconcile::Controller`); what several of them decide alike is in the modules named after it.
+//! The controllers of kube-controller-manager. One file per controller, all of the same four parts (see
+//! `corten_reconcile::Controller`); decisions that several of them share are in the modules named after them.
 //!
-//! Controllers speak Kubernetes, through `corten_client`; they know nothing of the server they speak to. Their
-//! `plan` functions are pure, so that a table of worlds and plans is a test of all they do.
+//! Controllers speak the Kubernetes API through `corten_client`; they know nothing of the server. Their `plan`
+//! functions are pure, so that a table of worlds and plans tests all they do.
 
 mod aggregation;
 mod bootstrap_signer;
@@ -58,7 +58,7 @@ use corten_auth::authentication::SigningKey;
 use corten_reconcile::Manager;
 use jiff::tz::TimeZone;
 
-pub use certificates::ownership::Reserved;
+pub use certificates::ownership::{Reserved, is_vouched_for};
 pub use certificates::signing::{AuthoritySource, Signer, SigningOptions};
 pub use endpoints::EndpointsOptions;
 pub use endpointslice::EndpointSliceOptions;
@@ -66,7 +66,7 @@ pub use jobs::BatchOptions;
 pub use legacy_token_cleaner::LegacyTokenCleanerOptions;
 pub use mirroring::MirroringOptions;
 pub use nodeipam::{MaskSizes, NodeIpamOptions};
-pub use nodelifecycle::{NodeLifecycleOptions, Rates};
+pub use nodelifecycle::{EvictionRates, NodeLifecycleOptions};
 pub use podautoscaler::HorizontalPodAutoscalerOptions;
 pub use podgc::PodGcOptions;
 pub use quota::QuotaOptions;
@@ -74,26 +74,26 @@ pub use storage::attach::AttachOptions;
 pub use storage::binder::BinderOptions;
 pub use storage::local_path::{LocalPathOptions, PROVISIONER as LOCAL_PATH_PROVISIONER};
 
-/// What controllers have to be told.
+/// Options of the controllers.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The certificates by which pods know the API server, in PEM.
+    /// The CA bundle by which pods verify the API server, in PEM.
     pub root_ca: String,
     pub attach_detach: AttachOptions,
     pub batch: BatchOptions,
     pub persistent_volume_binder: BinderOptions,
-    /// How volumes are made of directories on nodes; none to make none.
+    /// The local path provisioner; `None` disables it.
     pub local_path: Option<LocalPathOptions>,
     pub horizontal_pod_autoscaler: HorizontalPodAutoscalerOptions,
-    /// Where the addresses of pods come from; none if nodes get them elsewhere.
+    /// The source of pod CIDRs; `None` if nodes get them elsewhere.
     pub node_ipam: Option<NodeIpamOptions>,
     pub node_lifecycle: NodeLifecycleOptions,
     pub pod_gc: PodGcOptions,
-    /// What signs the service-account tokens that secrets hold; none to leave secrets alone.
+    /// The key that signs service-account tokens in secrets; `None` disables the token controller.
     pub token_key: Option<Arc<SigningKey>>,
     pub signing: SigningOptions,
-    /// Approves kubelets' serving certificates for what is provably theirs and not reserved; none to leave all of them to
-    /// administrators.
+    /// Approves kubelet serving certificates for names and addresses that are provably the node's and not reserved;
+    /// `None` leaves all of them to administrators.
     pub approve_kubelet_serving: Option<Reserved>,
     pub legacy_token_cleaner: LegacyTokenCleanerOptions,
     pub endpoint_slices: EndpointSliceOptions,
@@ -122,7 +122,7 @@ pub fn start(manager: &Manager, options: Options) {
     if let Some(reserved) = options.approve_kubelet_serving {
         manager.run(certificates::serving_approving::ServingApproving { reserved });
     }
-    manager.run(certificates::cleaning::Cleaning);
+    manager.run(certificates::cleaner::Cleaner);
     manager.run(certificates::signing::Signing(options.signing));
     manager.run(cronjob::CronJobs::new(TimeZone::system(), options.batch));
     manager.run(daemonset::DaemonSets);

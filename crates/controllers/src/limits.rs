@@ -1,15 +1,15 @@
-//! Limits that are written as a number or as a percentage of something.
+//! Limits that are a number or a percentage.
 
 use corten_api::Value;
 
-/// How a percentage that comes to no whole number is rounded.
+/// The rounding of a percentage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Round {
     Up,
     Down,
 }
 
-/// The number a limit stands for; `None` if it cannot be read as either.
+/// The number of a limit; `None` if it is invalid.
 pub(crate) fn scaled(limit: &Value, total: i64, round: Round) -> Option<i64> {
     match limit {
         Value::Int(number) => Some(*number),

@@ -1,4 +1,4 @@
-//! What controllers ask of nodes: whether they are ready, which taints and zone they have, which pods are theirs.
+//! Nodes, as several controllers see them: their readiness, taints, zone and pods.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use jiff::Timestamp;
 use crate::conditions;
 use crate::pods::PodView;
 
-/// What events about nodes are signed with.
+/// The component of events about nodes.
 pub(crate) const COMPONENT: &str = "node-controller";
-/// The service account of everything that looks after nodes.
+/// The service account of the controllers of nodes.
 pub(crate) const ACCOUNT: &str = "node-controller";
-/// How long its secrets may be kept by a node, in seconds.
+/// The annotation with the seconds for which a kubelet may cache secrets and config maps.
 pub(crate) const TTL: &str = "node.alpha.kubernetes.io/ttl";
 
-/// How long a cache may take to show what was written before it is believed anyway.
+/// The longest wait for a cache to show a write.
 const STALE: Duration = Duration::from_secs(5);
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// What is read off nodes again and again.
+/// The fields of a node that are read often.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct NodeView {
-    /// `None` if nobody ever said whether it is ready.
+    /// `None` without a Ready condition.
     pub(crate) ready: Option<Ready>,
     pub(crate) created: Option<Timestamp>,
     /// Region and zone in one; empty if it has neither.
@@ -35,7 +35,7 @@ pub(crate) struct NodeView {
     pub(crate) ttl: Option<i64>,
 }
 
-/// A node's ready condition.
+/// A node's Ready condition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Ready {
     pub(crate) status: Status,
@@ -72,7 +72,7 @@ impl NodeView {
         self.ready.as_ref().is_some_and(|ready| ready.status == Status::True)
     }
 
-    /// Whether somebody says that it was shut down and will not come back by itself.
+    /// True if a user has tainted the node as out of service, and it is not ready.
     pub(crate) fn is_out_of_service(&self) -> bool {
         !self.is_ready() && self.taints.iter().any(|t| t.str_at(&["key"]) == Some(OUT_OF_SERVICE))
     }
@@ -88,7 +88,7 @@ impl Status {
     }
 }
 
-/// Where a node is, as one text.
+/// The region and zone of a node, as one text.
 fn zone(node: &Value) -> Str {
     let label = |keys: [&str; 2]| {
         let labels = meta::labels(node);
@@ -113,20 +113,20 @@ pub(crate) static PODS: Index = Index {
     },
 };
 
-/// Waits until the cache shows a version that was written; not forever, as it may have lost its server.
+/// Waits until the cache shows a version that was written; not for ever, as it may have lost its server.
 pub(crate) async fn seen(nodes: &Cache, version: u64, clock: &Clock) {
     let seen = nodes.until(|nodes| nodes.revision() >= version);
     if clock.timeout(STALE, seen).await.is_none() {
-        tracing::debug!(version, "nodes are behind");
+        tracing::debug!(version, "node cache is stale; continuing");
     }
 }
 
-/// An event about a node, which may be gone.
+/// An event about a node, which may be deleted already.
 pub(crate) fn event(name: &str, uid: &str, reason: &'static str, message: String) -> Event {
     about(COMPONENT, name, uid, reason, message)
 }
 
-/// An event that tells a node's new state by its name.
+/// An event whose reason is the new state of a node.
 pub(crate) fn status_event(component: &'static str, name: &str, uid: &str, state: &'static str) -> Event {
     about(component, name, uid, state, format!("Node {name} status is now: {state}"))
 }
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zones_are_told_apart_by_region() {
+    fn zones_of_different_regions_differ() {
         let node = |labels: Value| zone(&value!({"metadata": {"labels": (labels)}}));
         assert_eq!(node(value!({})), "");
         let east =
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_not_ready_is_out_of_service() {
+    fn only_unready_nodes_are_out_of_service() {
         for (ready, taint, expected) in [
             ("True", OUT_OF_SERVICE, false),
             ("False", OUT_OF_SERVICE, true),

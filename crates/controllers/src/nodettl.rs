@@ -1,50 +1,46 @@
-//! TTL: tells nodes by an annotation for how long they may keep secrets and config maps, longer in larger clusters.
+//! TTL controller: annotates nodes with the time for which kubelets may cache secrets and config maps, longer in larger
+//! clusters.
 //!
 //! Watches nodes. Writes that one annotation and nothing else.
 
 use std::sync::Arc;
 
 use corten_api::{Value, value};
-use corten_client::{Cache, Change, Client, Error, Key, Patch, kinds};
-use corten_reconcile::{Manager, Queue};
+use corten_client::{Caches, Change, Key, Patch, kinds};
+use corten_reconcile::{Action, Controller, Manager, Plan, Watch};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::nodes::{NodeView, TTL};
 
 const NAME: &str = "ttl-controller";
-const WORKERS: usize = 5;
 
-/// Sizes of clusters, from and up to so many nodes, with the seconds that go with them. They overlap, so that one
-/// node more or less does not change every node's annotation to and fro.
+/// Cluster sizes, as the least and the largest number of nodes, and the seconds for each. They overlap, so that one
+/// node more or less does not change every node's annotation back and forth.
 const SIZES: [(usize, usize, i64); 5] =
     [(0, 100, 0), (90, 500, 15), (450, 1000, 30), (900, 2000, 60), (1800, usize::MAX, 300)];
 
+/// Starts the controller. A node that is added or deleted may change the annotation of all nodes, which no key function
+/// of a `Watch` can say: it keeps no state.
 pub(crate) fn start(manager: &Manager) {
-    if !manager.is_selected(NAME) {
-        return;
-    }
-    let queue = manager.queue(NAME);
-    let nodes = manager.caches().of(&kinds::NODES);
     let size = Arc::new(Mutex::new(Size::default()));
-    let (added, followed, counted) = (queue.clone(), Arc::downgrade(&nodes), size.clone());
+    let Some(queue) = manager.run(NodeTtl { size: size.clone() }) else { return };
+    let nodes = manager.caches().of(&kinds::NODES);
+    let all = Arc::downgrade(&nodes);
     nodes.subscribe(move |change| {
-        if counted.lock().count(change)
-            && let Some(nodes) = followed.upgrade()
+        if size.lock().count(change)
+            && let Some(nodes) = all.upgrade()
         {
-            nodes.list("").iter().for_each(|node| added.add(node.key.clone()));
+            nodes.list("").iter().for_each(|node| queue.add(node.key.clone()));
         }
-        let wanted = Some(counted.lock().seconds());
-        if change.new.as_ref().is_some_and(|node| node.view::<NodeView>().ttl != wanted) {
-            added.add(change.object().key.clone());
+        let desired = Some(size.lock().seconds());
+        if change.new.as_ref().is_some_and(|node| node.view::<NodeView>().ttl != desired) {
+            queue.add(change.object().key.clone());
         }
     });
-    for _ in 0..WORKERS {
-        let writer = Writer { nodes: nodes.clone(), size: size.clone(), client: manager.client_for(NAME) };
-        manager.spawn(writer.run(queue.clone()));
-    }
 }
 
-/// How large the cluster is.
+/// The size of the cluster: its number of nodes and its entry in `SIZES`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Size {
     nodes: usize,
@@ -56,7 +52,7 @@ impl Size {
         SIZES[self.step].2
     }
 
-    /// Takes note of a node that came or went; whether the cluster has got another size.
+    /// Counts an added or deleted node. Returns true if the cluster has moved to another entry of `SIZES`.
     fn count(&mut self, change: &Change) -> bool {
         match (&change.old, &change.new) {
             (None, Some(_)) => self.nodes += 1,
@@ -74,34 +70,45 @@ impl Size {
     }
 }
 
-struct Writer {
-    client: Client,
-    nodes: Arc<Cache>,
+struct NodeTtl {
     size: Arc<Mutex<Size>>,
 }
 
-impl Writer {
-    async fn run(self, queue: Arc<Queue>) {
-        self.nodes.synced().await;
-        loop {
-            let key = queue.next().await;
-            let failed = self.write(&key).await.is_err();
-            queue.done(&key, failed, None);
-        }
+/// The annotation of one node.
+struct World {
+    /// `None` if the node does not exist.
+    actual: Option<Option<i64>>,
+    desired: i64,
+}
+
+impl Controller for NodeTtl {
+    type World = World;
+
+    fn name(&self) -> &'static str {
+        NAME
     }
 
-    async fn write(&self, key: &Key) -> Result<(), Error> {
-        let seconds = self.size.lock().seconds();
-        let Some(node) = self.nodes.get(key) else { return Ok(()) };
-        if node.view::<NodeView>().ttl == Some(seconds) {
-            return Ok(());
-        }
-        match self.client.patch(&kinds::NODES, key, &Patch::Strategic(annotation(seconds)), "").await {
-            Err(error) if !error.is_not_found() => {
-                tracing::warn!(controller = NAME, node = %key, %error, "request failed");
-                Err(error)
+    fn watches(&self) -> Vec<Watch> {
+        vec![Watch::lookup(&kinds::NODES)]
+    }
+
+    fn observe(&self, caches: &Caches, key: &Key) -> World {
+        let node = caches.of(&kinds::NODES).get(key);
+        World { actual: node.map(|node| node.view::<NodeView>().ttl), desired: self.size.lock().seconds() }
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: Timestamp) -> Plan {
+        match world.actual {
+            Some(actual) if actual != Some(world.desired) => {
+                let patch = Patch::Strategic(annotation(world.desired));
+                Plan::done().then(Action::Patch {
+                    kind: &kinds::NODES,
+                    key: key.clone(),
+                    patch,
+                    subresource: "",
+                })
             }
-            _ => Ok(()),
+            _ => Plan::done(),
         }
     }
 }
@@ -115,24 +122,24 @@ fn annotation(seconds: i64) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::cached;
+    use crate::testing::{at, cached};
 
-    /// The seconds after the cluster has had so many nodes, one after another.
+    /// The seconds after the cluster has had these numbers of nodes, one after another.
     fn seconds(history: &[usize]) -> i64 {
         let node = cached(&value!({"metadata": {"name": "n"}}));
-        let came = Change { old: None, new: Some(node.clone()) };
-        let went = Change { old: Some(node), new: None };
+        let added = Change { old: None, new: Some(node.clone()) };
+        let deleted = Change { old: Some(node), new: None };
         let mut size = Size::default();
         for nodes in history {
             while size.nodes != *nodes {
-                size.count(if size.nodes < *nodes { &came } else { &went });
+                size.count(if size.nodes < *nodes { &added } else { &deleted });
             }
         }
         size.seconds()
     }
 
     #[test]
-    fn larger_clusters_keep_longer() {
+    fn larger_clusters_have_a_longer_ttl() {
         for (history, expected) in [
             (&[0][..], 0),
             (&[100], 0),
@@ -152,11 +159,21 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_a_node_is_not_another_node() {
+    fn an_updated_node_is_not_counted_again() {
         let node = cached(&value!({"metadata": {"name": "n"}}));
         let mut size = Size { nodes: 100, step: 0 };
         assert!(!size.count(&Change { old: Some(node.clone()), new: Some(node.clone()) }));
         assert!(size.count(&Change { old: None, new: Some(node) }));
+    }
+
+    #[test]
+    fn only_a_node_with_another_ttl_is_patched() {
+        let size = Arc::default();
+        for (actual, patches) in [(None, 0), (Some(None), 1), (Some(Some(15)), 0), (Some(Some(0)), 1)] {
+            let world = World { actual, desired: 15 };
+            let plan = NodeTtl { size: Arc::clone(&size) }.plan(&Key::new("", "n"), &world, at(0));
+            assert_eq!(plan.actions().count(), patches, "{actual:?}");
+        }
     }
 
     #[test]

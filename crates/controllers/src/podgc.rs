@@ -1,8 +1,11 @@
-//! Pod garbage collection: pods that nobody will ever end are ended.
+//! Pod garbage collector: deletes pods that no kubelet will terminate.
 //!
-//! Looks at all pods now and then. Deletes, without grace, the pods of nodes that are gone or out of service,
-//! those that go without ever having had a node, and the oldest of too many finished ones. Marks what had not
-//! finished as failed first. Never touches a pod that a living node takes care of.
+//! Deletes, without a grace period, the pods of nodes that are deleted or out of service, terminating pods that were
+//! never bound, and the oldest finished pods beyond the threshold. Marks unfinished ones as failed first. Never touches
+//! a pod of a node that exists and is in service.
+//!
+//! Not a `Controller`: it reconciles all pods together, once per period, because the threshold counts all of them and
+//! the quarantine of missing nodes is state between passes.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -19,13 +22,13 @@ use crate::pods::Pod;
 const NAME: &str = "pod-garbage-collector-controller";
 const ACCOUNT: &str = "pod-garbage-collector";
 const PERIOD: Duration = Duration::from_secs(20);
-/// A node that is not seen may be new: it is believed gone only after this long.
+/// The time for which a node has to be missing before it counts as deleted: it may be new.
 const QUARANTINE: SignedDuration = SignedDuration::from_secs(40);
 
-/// When finished pods are too many.
+/// Options of the pod garbage collector.
 #[derive(Debug, Clone, Copy)]
 pub struct PodGcOptions {
-    /// How many are kept; all of them if this is not positive.
+    /// The number of finished pods that are kept; all of them if not positive.
     pub terminated_pod_threshold: i32,
 }
 
@@ -61,13 +64,13 @@ pub(crate) fn start(manager: &Manager, options: PodGcOptions) {
                 }
             }
             let mut failed = false;
-            for condemned in condemned(&seen, &nodes, &gone, threshold.unwrap_or(usize::MAX)) {
-                if let Err(error) = end(&client, &condemned, clock.now()).await {
-                    tracing::warn!(controller = NAME, key = %condemned.pod.object.key, %error, "request failed");
+            for deletions in deletions(&seen, &nodes, &gone, threshold.unwrap_or(usize::MAX)) {
+                if let Err(error) = delete_pod(&client, &deletions, clock.now()).await {
+                    tracing::warn!(controller = NAME, pod = %deletions.pod.object.key, err = %error, "cannot delete pod; retrying");
                     failed = true;
                 }
             }
-            // Only what is being waited for can come without a change.
+            // Without a change, only the quarantine or a retry can cause work.
             if quarantine.is_empty() && !failed {
                 tokio::select! {
                     () = pod_changes.next() => {}
@@ -79,7 +82,7 @@ pub(crate) fn start(manager: &Manager, options: PodGcOptions) {
     });
 }
 
-/// What matters of a node.
+/// The fields of a node that matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Node {
     out_of_service: bool,
@@ -91,17 +94,17 @@ impl From<&Object> for Node {
     }
 }
 
-/// Since when nodes that pods are bound to have not been seen.
+/// The nodes with pods that are missing, and since when.
 #[derive(Debug, Default)]
 struct Quarantine(HashMap<Str, Timestamp>);
 
 impl Quarantine {
-    /// Whether nobody is missing.
+    /// True if no node is missing.
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The nodes that have been missing for long enough.
+    /// The nodes that have been missing for the whole quarantine.
     fn overdue(&mut self, pods: &[Pod], nodes: &HashMap<Str, Node>, now: Timestamp) -> Vec<Str> {
         let bound = pods.iter().map(|pod| &pod.view.node);
         let missing: HashSet<&Str> =
@@ -115,39 +118,39 @@ impl Quarantine {
     }
 }
 
-/// Caches may be behind; the server is not.
+/// Asks the API server, because the cache may be stale.
 async fn is_gone(client: &Client, node: &Str) -> bool {
     let found = client.get(&kinds::NODES, &Key::new("", node.clone())).await;
     found.is_err_and(|error| error.is_not_found())
 }
 
-/// A pod to be ended.
+/// A pod to be deleted.
 #[derive(Debug)]
-struct Condemned {
+struct Deletion {
     pod: Pod,
     node_is_gone: bool,
 }
 
-/// The pods to be ended.
-fn condemned(
+/// The pods to be deleted.
+fn deletions(
     pods: &[Pod],
     nodes: &HashMap<Str, Node>,
     gone: &HashSet<Str>,
     finished_kept: usize,
-) -> Vec<Condemned> {
+) -> Vec<Deletion> {
     let surplus = surplus(pods, finished_kept);
-    let judge = |pod: &Pod| {
+    let decide = |pod: &Pod| {
         let node = &pod.view.node;
         let node_is_gone = gone.contains(node);
         let out_of_service = nodes.get(node).is_some_and(|node| node.out_of_service);
-        let forsaken = pod.object.deleting && (node.is_empty() || out_of_service);
-        let ends = node_is_gone || forsaken || surplus.contains(&pod.object.key);
-        ends.then(|| Condemned { pod: pod.clone(), node_is_gone })
+        let orphaned = pod.object.deleting && (node.is_empty() || out_of_service);
+        let ends = node_is_gone || orphaned || surplus.contains(&pod.object.key);
+        ends.then(|| Deletion { pod: pod.clone(), node_is_gone })
     };
-    pods.iter().filter_map(judge).collect()
+    pods.iter().filter_map(decide).collect()
 }
 
-/// The finished pods beyond those that are kept: evicted ones first, then the oldest.
+/// The finished pods beyond the threshold: evicted ones first, then the oldest.
 fn surplus(pods: &[Pod], kept: usize) -> HashSet<Key> {
     let mut finished: Vec<_> = pods.iter().filter(|pod| pod.is_finished()).collect();
     let count = finished.len().saturating_sub(kept);
@@ -161,12 +164,12 @@ fn surplus(pods: &[Pod], kept: usize) -> HashSet<Key> {
     finished[..count].iter().map(|pod| pod.object.key.clone()).collect()
 }
 
-/// Ends a pod: nobody waits for its containers.
-async fn end(client: &Client, condemned: &Condemned, now: Timestamp) -> Result<(), Error> {
-    let object = &condemned.pod.object;
+/// Deletes a pod without a grace period; marks it as failed first.
+async fn delete_pod(client: &Client, deletions: &Deletion, now: Timestamp) -> Result<(), Error> {
+    let object = &deletions.pod.object;
     let ended = async {
-        if !condemned.pod.is_finished() {
-            let patch = Patch::Strategic(failed(&object.tree(), condemned.node_is_gone, now));
+        if !deletions.pod.is_finished() {
+            let patch = Patch::Strategic(failed(&object.tree(), deletions.node_is_gone, now));
             client.patch(&kinds::PODS, &object.key, &patch, "status").await?;
         }
         let options = DeleteOptions {
@@ -182,7 +185,7 @@ async fn end(client: &Client, condemned: &Condemned, now: Timestamp) -> Result<(
     }
 }
 
-/// What makes a pod a failed one.
+/// The status patch of a failed pod.
 fn failed(pod: &Value, node_is_gone: bool, now: Timestamp) -> Value {
     let (uid, generation) = (meta::uid(pod), meta::generation(pod));
     let mut patch = value!({ "metadata": { "uid": uid }, "status": { "phase": "Failed" } });
@@ -230,12 +233,12 @@ mod tests {
         let nodes = [("up", false), ("down", true)]
             .map(|(name, out_of_service)| (Str::new(name), Node { out_of_service }));
         let gone = HashSet::from([Str::new("gone")]);
-        let condemned = condemned(&cached(pods), &HashMap::from(nodes), &gone, kept);
-        condemned.iter().map(|condemned| condemned.pod.object.key.name.to_string()).collect()
+        let deletions = deletions(&cached(pods), &HashMap::from(nodes), &gone, kept);
+        deletions.iter().map(|deletions| deletions.pod.object.key.name.to_string()).collect()
     }
 
     #[test]
-    fn pods_nobody_will_end_are_ended() {
+    fn pods_that_no_kubelet_terminates_are_deleted() {
         let pods = [
             pod("runs", "up", "Running"),
             deleting(pod("goes", "up", "Running")),
@@ -276,19 +279,19 @@ mod tests {
     #[test]
     fn a_node_is_missing_for_a_while_before_it_counts_as_gone() {
         let pods = cached(&[pod("a", "unseen", "Running"), pod("b", "", "Pending")]);
-        let (nobody, start) = (HashMap::new(), Timestamp::UNIX_EPOCH);
+        let (no_nodes, start) = (HashMap::new(), Timestamp::UNIX_EPOCH);
         let after = |seconds| start + SignedDuration::from_secs(seconds);
         let mut quarantine = Quarantine::default();
-        assert!(quarantine.overdue(&pods, &nobody, start).is_empty());
-        assert!(quarantine.overdue(&pods, &nobody, after(39)).is_empty());
-        assert_eq!(quarantine.overdue(&pods, &nobody, after(40)), ["unseen"]);
+        assert!(quarantine.overdue(&pods, &no_nodes, start).is_empty());
+        assert!(quarantine.overdue(&pods, &no_nodes, after(39)).is_empty());
+        assert_eq!(quarantine.overdue(&pods, &no_nodes, after(40)), ["unseen"]);
         let back = HashMap::from([(Str::new("unseen"), Node { out_of_service: false })]);
         assert!(quarantine.overdue(&pods, &back, after(41)).is_empty());
-        assert!(quarantine.overdue(&pods, &nobody, after(80)).is_empty(), "it starts over");
+        assert!(quarantine.overdue(&pods, &no_nodes, after(80)).is_empty(), "it starts over");
     }
 
     #[test]
-    fn a_pod_whose_node_is_gone_says_so() {
+    fn a_pod_of_a_deleted_node_has_the_disruption_condition() {
         let lost = failed(&pod("p", "gone", "Running"), true, Timestamp::UNIX_EPOCH);
         let wanted = value!({
             "metadata": { "uid": "p" },

@@ -1,4 +1,4 @@
-//! What controllers ask of pods: whether they count, are ready, are available, and which go first.
+//! Pods, as several controllers see them: whether they are active, ready and available, and their order of deletion.
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use crate::conditions;
 use crate::job::Tracking;
 
-/// What is read off pods again and again.
+/// The fields of a pod that are read often.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PodView {
     pub(crate) phase: Str,
@@ -22,18 +22,18 @@ pub(crate) struct PodView {
     pub(crate) ready_since: Option<Timestamp>,
     pub(crate) created: Option<Timestamp>,
     pub(crate) deletion_cost: i64,
-    /// The most any container restarted, and the most any ordinary init container did.
+    /// The highest restart count of any container, and of any ordinary init container.
     pub(crate) restarts: (i64, i64),
-    /// Since when it is marked as about to be disrupted, by anybody but its node.
+    /// The time of its DisruptionTarget condition, unless the kubelet set it.
     pub(crate) disrupted_since: Option<Timestamp>,
-    /// Its volumes that are claims, those that are made for it included: which volume is which claim.
+    /// Its volumes with claims, ephemeral ones included: volume names and claim names.
     pub(crate) claims: Box<[(Str, Str)]>,
     pub(crate) ips: Box<[IpAddr]>,
     pub(crate) hostname: Str,
     pub(crate) subdomain: Str,
-    /// The ports that have names, of everything that runs for as long as the pod does.
+    /// The named ports of containers that run for the whole life of the pod.
     pub(crate) ports: Box<[NamedPort]>,
-    /// What only pods of jobs have.
+    /// The tracking fields of a job's pod.
     pub(crate) tracking: Option<Arc<Tracking>>,
 }
 
@@ -44,12 +44,12 @@ pub(crate) struct NamedPort {
     pub(crate) number: i64,
 }
 
-/// Reads an address, however its numbers are written.
+/// Parses an IP address; IPv4 octets may have leading zeros.
 pub(crate) fn address(text: &str) -> Option<IpAddr> {
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Some(ip.to_canonical());
     }
-    // Octets may begin with zeros, which say nothing.
+    // Octets may have leading zeros.
     let octets: Vec<_> = text.split('.').map(str::parse::<u8>).collect::<Result<_, _>>().ok()?;
     Some(IpAddr::from(<[u8; 4]>::try_from(octets).ok()?))
 }
@@ -103,7 +103,8 @@ impl View for PodView {
     }
 }
 
-/// The mark of a pod that somebody said is about to be disrupted. Its node may take as long as it likes after that.
+/// The DisruptionTarget condition of a pod, unless the kubelet set it: the kubelet may take any time to terminate the
+/// pod.
 fn disrupted(pod: &Value) -> Option<&Value> {
     let condition = conditions::condition(pod, "DisruptionTarget")?;
     let text = |key: &str| condition.str_at(&[key]);
@@ -114,7 +115,7 @@ fn claim(pod: &Value, volume: &Value) -> Option<(Str, Str)> {
     Some((volume.str_at(&["name"])?.into(), claim_of_volume(pod, volume)?))
 }
 
-/// The claim that one of a pod's volumes stands for.
+/// The claim of one of a pod's volumes.
 pub(crate) fn claim_of_volume(pod: &Value, volume: &Value) -> Option<Str> {
     if let Some(name) = volume.str_at(&["persistentVolumeClaim", "claimName"]) {
         return Some(name.into());
@@ -124,7 +125,7 @@ pub(crate) fn claim_of_volume(pod: &Value, volume: &Value) -> Option<Str> {
     Some(format!("{}-{volume}", meta::name(pod)).into())
 }
 
-/// A pod with what is read off it.
+/// A pod and its view.
 #[derive(Debug, Clone)]
 pub(crate) struct Pod {
     pub(crate) object: Arc<Object>,
@@ -138,7 +139,7 @@ impl From<Arc<Object>> for Pod {
 }
 
 impl Pod {
-    /// Whether it counts: neither finished nor going.
+    /// True if it is neither finished nor terminating.
     pub(crate) fn is_active(&self) -> bool {
         !self.is_finished() && !self.object.deleting
     }
@@ -151,12 +152,12 @@ impl Pod {
         !self.is_finished() && self.object.deleting
     }
 
-    /// Whether it has been ready long enough.
+    /// True if it has been ready for `min_ready`.
     pub(crate) fn is_available(&self, min_ready: Duration, now: Timestamp) -> bool {
         self.view.ready && self.available_in(min_ready, now) == Some(Duration::ZERO)
     }
 
-    /// How long until it has been ready long enough, if it stays ready.
+    /// The time until it has been ready for `min_ready`, if it stays ready.
     pub(crate) fn available_in(&self, min_ready: Duration, now: Timestamp) -> Option<Duration> {
         if !self.view.ready {
             return None;
@@ -169,12 +170,11 @@ impl Pod {
     }
 }
 
-/// Puts those that should go first to the front: unassigned, then pending, then not ready, then cheap, then where
-/// there are more of the same on a node, then the ones ready for the shortest time, then those that restarted
-/// more, then the newest. Times count by their order of magnitude, so that which of about equally old pods goes is
-/// up to chance.
+/// Sorts pods by their order of deletion: unassigned, then pending, then not ready, then cheap, then those on nodes
+/// with more pods of the same workload, then ready for the shortest time, then more restarts, then the newest. Times
+/// are compared by order of magnitude, so that the choice among pods of about the same age is random.
 ///
-/// By keys, never by comparing two at a time: whatever pods there are, there is one order.
+/// Sorted by keys, never by pairwise comparison: the order is total for any pods.
 pub(crate) fn order_for_deletion(pods: &mut [Pod], same_node: impl Fn(&Pod) -> usize, now: Timestamp) {
     pods.sort_by_cached_key(|pod| {
         let view = &pod.view;
@@ -201,7 +201,7 @@ fn phase_rank(phase: &str) -> u8 {
     }
 }
 
-/// How long ago something was, by its order of magnitude; `None` if nobody knows.
+/// The order of magnitude of an age; `None` if it is unknown.
 fn magnitude(at: Option<Timestamp>, now: Timestamp) -> Option<i64> {
     let nanoseconds = now.duration_since(at?).as_nanos();
     Some(if nanoseconds <= 0 { -1 } else { (nanoseconds as f64).log2() as i64 })
@@ -213,8 +213,8 @@ pub(crate) fn delete(pod: &Pod) -> Action {
     Action::Delete { kind: &kinds::PODS, key: pod.object.key.clone(), options }
 }
 
-/// What people are told of a pod that was made or deleted, or could not be.
-pub(crate) fn told(component: &'static str, owner: &Value, outcome: &Outcome) -> Option<Event> {
+/// The event about a pod that was created or deleted, or that could not be.
+pub(crate) fn event(component: &'static str, owner: &Value, outcome: &Outcome) -> Option<Event> {
     if *outcome.action.kind() != kinds::PODS {
         return None;
     }

@@ -1,8 +1,8 @@
-//! ReplicaSet and ReplicationController: as many pods of a template as were asked for.
+//! ReplicaSet and ReplicationController: the desired number of pods of a template.
 //!
-//! Owns the pods a set selects and the status of sets. Watches both. Never touches pods that belong to others, and
-//! never a set's spec. The two kinds differ in how they spell selectors, in what their events are signed with, and
-//! in that only replica sets count the pods that are on their way out.
+//! Owns the pods a set selects and the status of sets. Watches both. Never touches pods of other owners, and never a
+//! set's spec. The two kinds differ in the syntax of selectors, in the component of their events, and in that only
+//! replica sets report terminating pods.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use crate::claims::{self, Claims};
 use crate::pods::{self, Pod};
 use crate::{conditions, selectors, templates};
 
-/// At most so many pods are made or deleted in one go.
+/// The most pods that are created or deleted in one reconcile.
 const BURST: usize = 500;
 
 /// The controller of one of the two kinds.
@@ -29,35 +29,35 @@ pub(crate) struct Replicas {
     pods: fn(&Caches, &Change, &mut Vec<Key>),
 }
 
-/// Keeps replica sets.
+/// The controller of replica sets.
 pub(crate) const REPLICA_SETS: Replicas = Replicas {
     kind: &kinds::REPLICA_SETS,
     name: "replicaset-controller",
     pods: |caches, change, keys| claims::claimants(&kinds::REPLICA_SETS, caches, change, keys),
 };
 
-/// Keeps replication controllers.
+/// The controller of replication controllers.
 pub(crate) const REPLICATION_CONTROLLERS: Replicas = Replicas {
     kind: &kinds::REPLICATION_CONTROLLERS,
     name: "replication-controller",
     pods: |caches, change, keys| claims::claimants(&kinds::REPLICATION_CONTROLLERS, caches, change, keys),
 };
 
-/// What matters for one set.
+/// The state of one set.
 #[derive(Debug, Default)]
 pub(crate) struct World {
-    /// `None` if it is gone, or selects nothing.
+    /// `None` if it does not exist, or selects nothing.
     set: Option<Value>,
-    /// About the pods that count.
+    /// The ownership of active pods.
     claims: Claims,
-    /// How many of its pods are on their way out.
+    /// The number of its terminating pods.
     terminating: usize,
-    /// Active pods per node of everything the same owner has.
+    /// Active pods per node of all sets with the same owner.
     related: HashMap<Str, usize>,
 }
 
 impl World {
-    /// Finished pods are nobody's business any more: they are neither taken in nor let go.
+    /// Finished pods are neither adopted nor released.
     fn of(set: Value, selector: &LabelSelector, candidates: &[Arc<Object>]) -> World {
         let pods = || candidates.iter().cloned().map(Pod::from);
         let active: Vec<_> = pods().filter(Pod::is_active).map(|pod| pod.object).collect();
@@ -129,12 +129,12 @@ impl Controller for Replicas {
         let Some(set) = &world.set else { return Plan::done() };
         let mut plan = Plan::done();
         plan.events =
-            report.outcomes.iter().filter_map(|outcome| pods::told(self.name, set, outcome)).collect();
+            report.outcomes.iter().filter_map(|outcome| pods::event(self.name, set, outcome)).collect();
         let failure =
             report.failures().map(|(_, error)| error).find(|e| !e.has_cause("NamespaceTerminating"));
         let mut status = status(set, &world.active(), failure.map(ToString::to_string), now);
         if *self.kind == kinds::REPLICA_SETS {
-            // Nothing on its way out is told, unlike not knowing.
+            // Zero is reported, because absent means unknown.
             status.set(&["terminatingReplicas"], world.terminating as i64);
         }
         if set.get("status") != Some(&status) {
@@ -149,13 +149,13 @@ impl Controller for Replicas {
             .filter(|d| !d.is_zero())
             .min();
         match unavailable {
-            Some(delay) => plan.again_after(delay),
+            Some(delay) => plan.requeue_after(delay),
             None => plan,
         }
     }
 }
 
-/// The pods of all sets that have the same owner as this one.
+/// The pods of all sets with the same owner.
 fn siblings(sets: &Cache, pods: &Cache, set: &Arc<Object>) -> impl Iterator<Item = Arc<Object>> {
     let siblings = match set.controller() {
         Some(owner) => sets.owned_by(&owner.uid),
@@ -182,7 +182,7 @@ fn surplus(mut active: Vec<Pod>, wanted: usize, related: &HashMap<Str, usize>, n
     active
 }
 
-/// The status, given the pods that count and what went wrong.
+/// The status, given the active pods and a failure.
 fn status(set: &Value, active: &[Pod], failure: Option<String>, now: Timestamp) -> Value {
     let template = set.at(&["spec", "template", "metadata", "labels"]).and_then(Value::as_object);
     let labelled = |pod: &&Pod| {
@@ -198,7 +198,7 @@ fn status(set: &Value, active: &[Pod], failure: Option<String>, now: Timestamp) 
         ("readyReplicas", ready),
         ("availableReplicas", available),
     ] {
-        // What is nothing is left out, as the API writes it.
+        // Zero counts are left out, as the API server encodes them.
         match count {
             0 => drop(status.remove(&[key])),
             count => status.set(&[key], count as i64),

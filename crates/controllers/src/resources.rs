@@ -1,4 +1,4 @@
-//! Where kinds are served, as a group tells in the list of its resources.
+//! API resources, as the discovery document of a group version lists them.
 
 use corten_api::Value;
 
@@ -7,12 +7,12 @@ pub(crate) fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// Where a group in a version tells what it serves.
+/// The path of the discovery document of a group version.
 pub(crate) fn list_path(api_version: &str) -> String {
     if api_version.contains('/') { format!("/apis/{api_version}") } else { format!("/api/{api_version}") }
 }
 
-/// What a resource is called among all groups.
+/// The name of a resource, qualified by its group.
 pub(crate) fn qualified(plural: &str, group: &str) -> String {
     if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
 }
@@ -23,7 +23,7 @@ pub(crate) fn plural<'a>(list: &'a Value, kind: &str) -> Option<&'a str> {
     names.filter_map(|one| one.str_at(&["name"])).find(|name| !name.contains('/'))
 }
 
-/// Whether a list of resources has one of this name.
+/// True if a list of resources has one of this name.
 pub(crate) fn has(list: &Value, name: &str) -> bool {
     list.items_at(&["resources"]).iter().any(|one| one.str_at(&["name"]) == Some(name))
 }

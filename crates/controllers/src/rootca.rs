@@ -1,7 +1,7 @@
-//! Root CA publisher: every active namespace has the certificates by which its pods know the API server.
+//! Root CA publisher: every active namespace has the CA bundle by which its pods verify the API server.
 //!
-//! Watches namespaces and config maps. Creates the config map `kube-root-ca.crt` and puts right what others
-//! changed in its data; never deletes one, and never touches any other config map.
+//! Watches namespaces and config maps. Creates the config map `kube-root-ca.crt` and restores its data; never deletes
+//! one, and never touches any other config map.
 
 use corten_api::{Value, value};
 use corten_client::{Caches, Key, kinds};
@@ -12,17 +12,17 @@ use crate::namespaces;
 
 const NAME: &str = "kube-root-ca.crt";
 const DESCRIPTION_ANNOTATION: &str = "kubernetes.io/description";
-/// As every cluster says it.
+/// Upstream's description.
 const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
      endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across \
      distributions of Kubernetes clusters.";
 
 pub(crate) struct RootCaPublisher {
-    /// Certificates in PEM.
+    /// The CA bundle in PEM.
     pub(crate) root_ca: String,
 }
 
-/// What matters for one namespace.
+/// The state of one namespace.
 #[derive(Debug, Default)]
 pub(crate) struct World {
     active: bool,
@@ -85,7 +85,7 @@ impl RootCaPublisher {
         value!({ "ca.crt": root_ca })
     }
 
-    /// Any description will do.
+    /// True if a config map has the CA bundle; any description will do.
     fn is_right(&self, map: &Value) -> bool {
         let described = map.str_at(&["metadata", "annotations", DESCRIPTION_ANNOTATION]);
         map.get("data") == Some(&self.data()) && described.is_some_and(|text| !text.is_empty())

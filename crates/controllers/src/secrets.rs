@@ -1,4 +1,4 @@
-//! Secrets, as the controllers that look after tokens see them.
+//! Secrets, as the controllers of tokens see them.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,11 +10,11 @@ pub(crate) const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-to
 pub(crate) const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 pub(crate) const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
-/// What secrets are told apart by.
+/// The identifying fields of a secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Secret {
     pub(crate) kind: Str,
-    /// Of a token: the service account it is for, and which one of that name, if it says so.
+    /// For a token: the name of its service account, and its uid if it is set.
     pub(crate) account: Str,
     pub(crate) account_uid: Str,
 }
@@ -30,7 +30,7 @@ impl View for Secret {
     }
 }
 
-/// What a secret holds under a key; empty if it holds nothing there.
+/// The data under a key; empty without one.
 pub(crate) fn data(secret: &Value, key: &str) -> Vec<u8> {
     let text = secret.str_at(&["data", key]).unwrap_or_default();
     STANDARD.decode(text).unwrap_or_default()
@@ -40,12 +40,12 @@ pub(crate) fn set_data(secret: &mut Value, key: &str, value: &[u8]) {
     secret.set(&["data", key], STANDARD.encode(value));
 }
 
-/// Whether a service account is the one that is meant: any of its name, if only that is said.
+/// True if a service account is the referenced one: any of its name, if there is no uid.
 pub(crate) fn is_meant(account: &Value, uid: &str) -> bool {
     uid.is_empty() || uid == corten_api::meta::uid(account)
 }
 
-/// Whether a service account names a secret as its own.
+/// True if a service account lists a secret.
 pub(crate) fn refers_to(account: &Value, secret: &str) -> bool {
     account.items_at(&["secrets"]).iter().any(|own| own.str_at(&["name"]) == Some(secret))
 }

@@ -3,10 +3,10 @@
 use corten_api::Value;
 use corten_api::selector::LabelSelector;
 
-/// What a workload selects; `None` if it selects nothing, as one does whose selector cannot be read.
+/// The selector of a workload; `None` if it is empty or cannot be parsed.
 pub(crate) fn of(object: &Value) -> Option<LabelSelector> {
     let selector = object.at(&["spec", "selector"])?;
-    // Replication controllers spell theirs as plain labels.
+    // Replication controllers have plain labels as selector.
     let plain = selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none();
     let selector = match selector {
         Value::Object(labels) if plain => LabelSelector::from_labels(labels),
@@ -15,7 +15,7 @@ pub(crate) fn of(object: &Value) -> Option<LabelSelector> {
     (!selector.is_everything()).then_some(selector)
 }
 
-/// A selector as messages spell it.
+/// A selector as messages print it.
 pub(crate) fn spelled(selector: Option<&Value>) -> String {
     let Some(selector) = selector else { return "nil".to_owned() };
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

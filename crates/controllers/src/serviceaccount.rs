@@ -1,6 +1,6 @@
-//! ServiceAccount: every active namespace has an account called `default`.
+//! ServiceAccount controller: every active namespace has a service account `default`.
 //!
-//! Watches namespaces and service accounts. Creates what is missing, and never changes or deletes an account.
+//! Watches namespaces and service accounts. Creates missing ones, and never changes or deletes one.
 
 use corten_client::{Caches, Key, kinds};
 use corten_reconcile::{Action, Controller, Plan, Watch};
@@ -12,7 +12,7 @@ const DEFAULT: &str = "default";
 
 pub(crate) struct ServiceAccounts;
 
-/// What matters for one namespace.
+/// The state of one namespace.
 #[derive(Debug, Default)]
 pub(crate) struct World {
     active: bool,

@@ -1,9 +1,9 @@
-//! ServiceAccount tokens in secrets: fills secrets of type `kubernetes.io/service-account-token` with a token that
-//! never expires, and removes them with their service account.
+//! Service-account token controller: fills secrets of type `kubernetes.io/service-account-token` with a token that
+//! never expires, and deletes them with their service account.
 //!
-//! Watches secrets and service accounts. A secret that is gone is also taken off its account's list. Never makes a
-//! secret, and never replaces a token that is there. Works with the rights of the controller manager itself, since
-//! it is what other controllers' tokens come from.
+//! Watches secrets and service accounts. A deleted secret is also removed from its account's list. Never creates a
+//! secret, and never replaces a token. Has the identity of the controller manager itself, since other controllers'
+//! tokens come from it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,28 +16,28 @@ use jiff::Timestamp;
 
 use crate::secrets::{self, ACCOUNT_NAME, ACCOUNT_UID, SERVICE_ACCOUNT_TOKEN, Secret};
 
-/// Between the names of an account and a secret that is gone; no name holds it.
+/// The separator between the names of an account and of a deleted secret; no name contains it.
 const GONE: char = '/';
-/// How long to wait when the server does not answer.
+/// The delay before a retry when the API server does not respond.
 const AGAIN: Duration = Duration::from_secs(1);
 
 pub(crate) struct ServiceAccountTokens {
-    /// What signs tokens.
+    /// The key that signs tokens.
     pub(crate) key: Arc<SigningKey>,
-    /// The certificates that go with a token, in PEM; none if empty.
+    /// The CA bundle that is stored with a token, in PEM; none if empty.
     pub(crate) root_ca: String,
 }
 
-/// What matters for one secret.
+/// The state of one secret.
 #[derive(Debug)]
 pub(crate) enum World {
-    /// Nothing has to be done about it.
+    /// Nothing has to be done.
     Nothing,
-    /// A secret for an account, if there is one; as far as the cache knows, unless the server was asked.
+    /// A token secret and its account, if there is one; from the cache, unless `asked`.
     Token { secret: Value, account: Option<Value>, asked: bool },
-    /// It could not be found out whether there is an account.
+    /// The API server did not say whether there is an account.
     Unknown,
-    /// An account of which a secret has gone.
+    /// An account with a deleted secret in its list.
     Gone { account: Value, secret: String },
 }
 
@@ -78,7 +78,7 @@ impl Controller for ServiceAccountTokens {
         World::Token { secret: secret.tree(), account, asked: false }
     }
 
-    /// The account may be so new that the cache does not know it.
+    /// The account may be too new for the cache.
     fn ask(&self, world: &World) -> Vec<String> {
         match world {
             World::Token { secret, account: None, asked: false } => {
@@ -102,7 +102,7 @@ impl Controller for ServiceAccountTokens {
     fn plan(&self, key: &Key, world: &World, _: Timestamp) -> Plan {
         match world {
             World::Nothing => Plan::done(),
-            World::Unknown => Plan::done().again_after(AGAIN),
+            World::Unknown => Plan::done().requeue_after(AGAIN),
             World::Gone { account, secret } => forget(account, secret),
             World::Token { secret, account: Some(account), .. } => self.fill(secret, account),
             World::Token { secret, account: None, .. } => {
@@ -115,7 +115,7 @@ impl Controller for ServiceAccountTokens {
 }
 
 impl ServiceAccountTokens {
-    /// Puts into a secret what it lacks.
+    /// Adds the missing data to a secret.
     fn fill(&self, secret: &Value, account: &Value) -> Plan {
         let root_ca = self.root_ca.as_bytes();
         let needs_ca = !root_ca.is_empty() && secrets::data(secret, "ca.crt") != root_ca;
@@ -134,7 +134,7 @@ impl ServiceAccountTokens {
         if needs_token {
             let claims = legacy_token::claims(account, meta::name(secret));
             let Some(token) = self.key.token(&claims) else {
-                tracing::warn!(secret = %Key::of(secret), "token could not be signed");
+                tracing::warn!(secret = %Key::of(secret), "cannot sign service-account token");
                 return Plan::done();
             };
             secrets::set_data(&mut object, "token", token.as_bytes());
@@ -166,7 +166,7 @@ fn of_secret(change: &Change, keys: &mut Vec<Key>) {
     }
 }
 
-/// An account that goes takes its tokens along.
+/// A deleted account takes its token secrets along.
 fn of_account(secrets: &Cache, change: &Change, keys: &mut Vec<Key>) {
     if change.new.is_some() {
         return;
@@ -180,7 +180,7 @@ fn of_account(secrets: &Cache, change: &Change, keys: &mut Vec<Key>) {
     }
 }
 
-/// Takes a secret off an account's list.
+/// Removes a secret from an account's list.
 fn forget(account: &Value, secret: &str) -> Plan {
     if !secrets::refers_to(account, secret) {
         return Plan::done();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_stays() {
+    fn existing_tokens_are_kept() {
         let data = |ca: &str, namespace: &str, token: &str| {
             let mut secret = secret("a1", value!({}));
             for (key, text) in [("ca.crt", ca), ("namespace", namespace), ("token", token)] {
@@ -292,7 +292,7 @@ mod tests {
         assert!(!secrets::data(updated(&no_token), "token").is_empty());
     }
 
-    /// What comes of a secret whose account the cache does not know, given what the server says of it.
+    /// The plan for a secret whose account is not in the cache, given the API server's response.
     fn asked(uid: &str, answer: Result<Value, Error>) -> Plan {
         let mut world = World::Token { secret: secret(uid, value!({})), account: None, asked: false };
         let path = "/api/v1/namespaces/shop/serviceaccounts/builder";
@@ -314,7 +314,7 @@ mod tests {
         }
         assert!(!updated(&asked("a1", Ok(account()))).is_null(), "one that is only new is filled");
         let unanswered = asked("a1", Err(Error::transport("no way")));
-        assert_eq!(unanswered, Plan::done().again_after(AGAIN), "nothing is deleted for want of an answer");
+        assert_eq!(unanswered, Plan::done().requeue_after(AGAIN), "nothing is deleted for want of an answer");
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! ServiceCIDR: ranges of cluster IPs are ready, and stay for as long as a service has an address of theirs.
+//! ServiceCIDR controller: marks ranges of cluster IPs as ready, and keeps them while a service has an address of
+//! theirs.
 //!
-//! Owns the finalizer of ServiceCIDRs and their Ready condition. Watches them and the IPAddresses that the API
-//! server made. Never touches IPAddresses: that services and addresses agree is the API server's business.
+//! Owns the finalizer of ServiceCIDRs and their Ready condition. Watches them and the IPAddresses that the API server
+//! creates. Never touches IPAddresses: the API server keeps them consistent with services.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -18,18 +19,18 @@ const NAME: &str = "service-cidr-controller";
 const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
 const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 const ALLOCATOR: &str = "ipallocator.k8s.io";
-/// How long a deletion is given to become known to everybody who hands out addresses.
+/// The time for a deletion to reach all API servers that allocate addresses.
 const GRACE: Duration = Duration::from_secs(10);
 const BLOCKED: &str = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new \
                        ServiceCIDR";
 
 pub(crate) struct ServiceCidrs;
 
-/// What matters for one ServiceCIDR.
+/// The state of one ServiceCIDR.
 #[derive(Debug, Default)]
 pub(crate) struct World {
     cidr: Option<Value>,
-    /// Whether addresses would be left without a range, had this one gone.
+    /// True if addresses would be left without a range after its deletion.
     is_needed: bool,
 }
 
@@ -72,7 +73,7 @@ impl Controller for ServiceCidrs {
             return say(Plan::done(), cidr, "False", "Terminating", BLOCKED, now);
         }
         match left_of_grace(cidr, now) {
-            left if !left.is_zero() => Plan::done().again_after(left),
+            left if !left.is_zero() => Plan::done().requeue_after(left),
             _ if is_kept => Plan::done().then(finalizers(key, "$deleteFromPrimitiveList/finalizers")),
             _ => Plan::done(),
         }
@@ -91,7 +92,7 @@ impl Controller for ServiceCidrs {
     }
 }
 
-/// Adds the finalizer, or takes it away.
+/// Adds or removes the finalizer.
 fn finalizers(key: &Key, how: &'static str) -> Action {
     let mut patch = Value::object();
     patch.set(&["metadata", how], vec![Value::from(FINALIZER)]);
@@ -99,7 +100,7 @@ fn finalizers(key: &Key, how: &'static str) -> Action {
     Action::Patch { kind, key: key.clone(), patch, subresource: "" }
 }
 
-/// Puts the Ready condition right.
+/// Sets the Ready condition.
 fn say(plan: Plan, cidr: &Value, status: &str, reason: &str, message: &str, now: Timestamp) -> Plan {
     let text = |condition: &Value, key: &str| condition.str_at(&[key]).unwrap_or_default().to_owned();
     let is_said = conditions::condition(cidr, "Ready").is_some_and(|known| {
@@ -142,7 +143,7 @@ fn number(ip: IpAddr) -> u128 {
     }
 }
 
-/// The first bits of a number that is as long as an IPv6 address.
+/// The leading bits of a number of 128 bits.
 fn leading(number: u128, bits: u32) -> u128 {
     number.checked_shr(128 - bits).unwrap_or(0)
 }
@@ -164,7 +165,7 @@ impl Range {
         self.bits <= other.bits && self.has(other.first)
     }
 
-    /// Whether an address can be one of a service: the first of a range never is, and the last of IPv4's.
+    /// True if an address can belong to a service: the first of a range never does, nor the last of an IPv4 range.
     fn offers(&self, ip: IpAddr) -> bool {
         let length = if self.first.is_ipv4() { 32 } else { 128 };
         let rest = number(ip) >> (128 - length) & !u128::MAX.checked_shl(length - self.bits).unwrap_or(0);
@@ -185,12 +186,12 @@ fn ranges(cache: &Cache) -> Ranges {
     cache.list("").iter().map(|cidr| (cidr.key.name.clone(), ranges_of(cidr))).collect()
 }
 
-/// Which have a range of which something is so.
+/// The ServiceCIDRs with a range that meets a condition.
 fn having(all: &Ranges, is_so: impl Fn(&Range) -> bool) -> BTreeSet<&Str> {
     all.iter().filter(|(_, ranges)| ranges.iter().any(&is_so)).map(|(name, _)| name).collect()
 }
 
-/// Whether an address is offered by this one only, and by nothing that includes all of it.
+/// True if an address is offered by this one only, and by none that contains it.
 fn is_needed(name: &Str, all: &Ranges, mut addresses: impl Iterator<Item = IpAddr>) -> bool {
     let only_it = |found: BTreeSet<&Str>| found.iter().all(|other| *other == name);
     let mut own = all.iter().filter(|(other, _)| other == name).flat_map(|(_, ranges)| ranges);
@@ -203,13 +204,13 @@ fn is_needed(name: &Str, all: &Ranges, mut addresses: impl Iterator<Item = IpAdd
     })
 }
 
-/// The address that the API server gave to a service.
+/// The address that the API server allocated to a service.
 fn address_of(address: &Object) -> Option<IpAddr> {
     let manager = address.labels.get(MANAGED_BY).and_then(Value::as_str);
     if manager == Some(ALLOCATOR) { address.key.name.parse().ok() } else { None }
 }
 
-/// A range that comes may free others that go.
+/// A new range may allow the deletion of others.
 fn overlapping(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
     let object = change.object();
     keys.push(object.key.clone());
@@ -221,7 +222,7 @@ fn overlapping(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
     }
 }
 
-/// An address that comes or goes matters to the ranges that wait to go.
+/// An address that is allocated or released matters to the terminating ranges.
 fn containing(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
     if change.old.is_some() && change.new.is_some() {
         return;
@@ -254,7 +255,7 @@ mod tests {
         cidr
     }
 
-    /// What is done, in words.
+    /// The actions of a plan.
     fn words(cidr: Value, is_needed: bool) -> Vec<String> {
         let plan = ServiceCidrs.plan(&Key::new("", "more"), &World { cidr: Some(cidr), is_needed }, at(0));
         let word = |action: &Action| match action {
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ranges_have() {
+    fn ranges_offer_their_usable_addresses() {
         let range = |text: &str| Range::parse(text).unwrap();
         for (text, ip, has, offers) in [
             ("10.0.0.0/24", "10.0.0.1", true, true),

@@ -1,4 +1,4 @@
-//! What the controllers of endpoints ask of services and of the pods behind them.
+//! Services and their pods, as the controllers of endpoints see them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 
 use crate::pods::{Pod, PodView};
 
-/// What is read off services with every change of a pod.
+/// The fields of a service that are read with every change of a pod.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ServiceView {
-    /// `None` if its endpoints are somebody else's business.
+    /// `None` if other clients manage its endpoints.
     pub(crate) selector: Option<LabelSelector>,
-    /// Whether it wants its traffic spread over zones by their capacity.
+    /// True if it wants topology hints by capacity.
     pub(crate) by_capacity: bool,
 }
 
@@ -25,8 +25,7 @@ impl View for ServiceView {
     }
 }
 
-/// What a service selects; `None` if it finds its endpoints in another way. One that selects without saying what
-/// selects everything.
+/// The selector of a service; `None` if it has none. An empty selector selects everything.
 pub(crate) fn selector(service: &Value) -> Option<LabelSelector> {
     if service.str_at(&["spec", "type"]) == Some("ExternalName") {
         return None;
@@ -34,7 +33,7 @@ pub(crate) fn selector(service: &Value) -> Option<LabelSelector> {
     service.at(&["spec", "selector"]).and_then(Value::as_object).map(LabelSelector::from_labels)
 }
 
-/// Whether the annotation asks for it; the older name counts before the newer.
+/// True if the annotation enables topology hints; the older name takes precedence.
 pub(crate) fn is_by_capacity(service: &Value) -> bool {
     let said = |name: &str| service.str_at(&["metadata", "annotations", name]);
     let mode = said("service.kubernetes.io/topology-aware-hints")
@@ -50,12 +49,12 @@ pub(crate) fn publishes_not_ready(service: &Value) -> bool {
     service.bool_at(&["spec", "publishNotReadyAddresses"]) == Some(true)
 }
 
-/// The services whose endpoints a change of a pod may change.
+/// The services whose endpoints a change of a pod may affect.
 pub(crate) fn of_pod(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
     let states: Vec<_> = change.states().cloned().map(Pod::from).collect();
     if let [old, new] = &states[..] {
         let relabelled = old.object.labels != new.object.labels;
-        if !relabelled && !is_told_differently(old, new) {
+        if !relabelled && !changes_endpoints(old, new) {
             return;
         }
     }
@@ -67,23 +66,23 @@ pub(crate) fn of_pod(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
     keys.extend(services.into_iter().map(|service| service.key.clone()));
 }
 
-/// Whether two states of a pod make different endpoints.
-fn is_told_differently(old: &Pod, new: &Pod) -> bool {
-    let told = |view: &PodView| {
+/// True if two states of a pod have different endpoints.
+fn changes_endpoints(old: &Pod, new: &Pod) -> bool {
+    let reported = |view: &PodView| {
         (view.ready, view.ips.clone(), view.hostname.clone(), view.subdomain.clone(), view.node.clone())
     };
     old.object.deleting != new.object.deleting
         || old.is_finished() != new.is_finished()
-        || told(&old.view) != told(&new.view)
+        || reported(&old.view) != reported(&new.view)
 }
 
-/// The name by which a service's own name space knows a pod.
+/// The hostname of a pod within the domain of a service.
 pub(crate) fn hostname<'p>(pod: &'p Pod, service: &Object) -> Option<&'p Str> {
     let is_named = !pod.view.hostname.is_empty() && pod.view.subdomain == service.key.name;
     is_named.then_some(&pod.view.hostname)
 }
 
-/// The number of the port of a pod that a service's port means.
+/// The number of the pod's port that a service's port refers to.
 pub(crate) fn target_port(service_port: &Value, pod: &Pod) -> Option<i64> {
     match service_port.get("targetPort") {
         Some(Value::String(name)) => {
@@ -100,14 +99,14 @@ pub(crate) fn protocol(port: &Value) -> &str {
     port.str_at(&["protocol"]).unwrap_or("TCP")
 }
 
-/// Remembers what has been seen of services, to tell since when a change of their endpoints was due.
+/// The last observed states of services and pods, which tell when a change of endpoints was triggered.
 #[derive(Debug, Default)]
 pub(crate) struct Triggers(Mutex<HashMap<Key, HashMap<Str, Timestamp>>>);
 
 impl Triggers {
-    /// When the first of the changes since the last look happened: of the pods that became ready or stopped being
-    /// it, or of the service if it is new. `None` if it cannot be told.
-    pub(crate) fn since_last_look(&self, key: &Key, service: &Value, pods: &[Pod]) -> Option<Timestamp> {
+    /// The time of the first change since the last reconcile: of a pod that became ready or not ready, or of a new
+    /// service. `None` if it is unknown.
+    pub(crate) fn since_last_reconcile(&self, key: &Key, service: &Value, pods: &[Pod]) -> Option<Timestamp> {
         let seen: HashMap<Str, Timestamp> = pods
             .iter()
             .filter_map(|pod| Some((pod.object.key.name.clone(), pod.view.ready_since?)))
@@ -127,7 +126,7 @@ impl Triggers {
     }
 }
 
-/// A set of keys that is asked whether it had one while it is told whether it should.
+/// A set of keys; setting one returns whether it was there.
 #[derive(Debug, Default)]
 pub(crate) struct Remembered(Mutex<HashSet<Key>>);
 
@@ -138,11 +137,11 @@ impl Remembered {
     }
 }
 
-/// When a change was due, as endpoints say it.
+/// The annotation with the time of the change that triggered an update.
 pub(crate) const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 pub(crate) const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// Says in an object since when its last change was due, or that this is not known.
+/// Sets or removes the trigger time annotation.
 pub(crate) fn set_trigger_time(object: &mut Value, trigger: Option<Timestamp>) {
     match trigger {
         Some(at) => object.set(&["metadata", "annotations", TRIGGER_TIME], time::format(at)),

@@ -1,8 +1,11 @@
-//! Taint eviction: ends pods that do not put up with their node's NoExecute taints, at once or when the time they
-//! put up with them for is over.
+//! Taint eviction controller: evicts pods that do not tolerate the NoExecute taints of their node, at once or after
+//! their `tolerationSeconds`.
 //!
-//! Watches nodes and pods. Marks the pods it deletes as disrupted. Never taints anything, and never touches a pod
-//! whose node has no such taint.
+//! Watches nodes and pods. Marks the pods it deletes with the condition DisruptionTarget. Never taints a node, and
+//! never touches a pod whose node has no such taint.
+//!
+//! Not a `Controller`: the time for which a pod was first scheduled to be evicted is state between reconciles, and an
+//! eviction reads the pod from the API server right before it deletes it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,20 +39,20 @@ pub(crate) fn start(manager: &Manager) {
         scheduled: Mutex::default(),
     });
     let queue = manager.queue(NAME);
-    follow(manager, &evictor, &queue);
+    subscribe(manager, &evictor, &queue);
     for _ in 0..WORKERS {
         manager.spawn(evictor.clone().run(queue.clone()));
     }
 }
 
-/// Looks at pods when their tolerations or their node's taints change.
-fn follow(manager: &Manager, evictor: &Arc<Evictor>, queue: &Arc<Queue>) {
+/// Queues pods when their tolerations or their node's taints change.
+fn subscribe(manager: &Manager, evictor: &Arc<Evictor>, queue: &Arc<Queue>) {
     let (added, caches) = (queue.clone(), manager.caches().clone());
     caches.index(&nodes::PODS);
     evictor.nodes.subscribe(move |change| {
         let taints = |node: &Arc<Object>| taints::no_execute(&node.view::<NodeView>().taints);
         let (old, new) = (change.old.as_ref().map(taints), change.new.as_ref().map(taints));
-        // A node that goes takes no eviction back.
+        // A deleted node cancels no eviction.
         if new.is_some() && new.as_ref() != Some(&old.unwrap_or_default()) {
             let pods = caches.keys_by(&nodes::PODS, &change.object().key);
             pods.into_iter().for_each(|pod| added.add(pod));
@@ -63,13 +66,13 @@ fn follow(manager: &Manager, evictor: &Arc<Evictor>, queue: &Arc<Queue>) {
     });
 }
 
-/// What to do about a pod.
+/// The decision about a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Decision {
-    /// It may stay.
+    /// It stays.
     Stay,
-    /// It has to go at this time.
-    GoAt(Timestamp),
+    /// It is evicted at this time.
+    EvictAt(Timestamp),
 }
 
 struct Scheduled {
@@ -83,7 +86,7 @@ struct Evictor {
     recorder: Recorder,
     nodes: Arc<Cache>,
     pods: Arc<Cache>,
-    /// Which pods may still stay for a while, and when they have to go.
+    /// The pods that are scheduled to be evicted, and when.
     scheduled: Mutex<HashMap<Key, Scheduled>>,
 }
 
@@ -93,18 +96,18 @@ impl Evictor {
         self.pods.synced().await;
         loop {
             let key = queue.next().await;
-            match self.look(&key).await {
+            match self.reconcile(&key).await {
                 Ok(again) => queue.done(&key, false, again),
                 Err(error) => {
-                    tracing::warn!(controller = NAME, pod = %key, %error, "request failed");
+                    tracing::warn!(controller = NAME, pod = %key, err = %error, "cannot evict pod; retrying");
                     queue.done(&key, true, None);
                 }
             }
         }
     }
 
-    /// Whether a change of a pod matters: it went while it was scheduled to, or it came to a node or changed what it
-    /// puts up with on one that has a taint.
+    /// True if a change of a pod matters: a scheduled pod was deleted, or a pod was bound to a tainted node or changed
+    /// its tolerations there.
     fn concerns(&self, change: &Change) -> bool {
         let Some(new) = &change.new else { return self.scheduled.lock().contains_key(&change.object().key) };
         let node = |pod: &Object| pod.view::<PodView>().node.clone();
@@ -116,14 +119,14 @@ impl Evictor {
         !change.old.as_ref().is_some_and(same)
     }
 
-    /// The taints of a node that end pods; `None` if it is gone.
+    /// The NoExecute taints of a node; `None` if it does not exist.
     fn taints(&self, node: &Str) -> Option<Vec<Value>> {
         let node = self.nodes.get(&Key::new("", node.clone()))?;
         Some(taints::no_execute(&node.view::<NodeView>().taints))
     }
 
-    /// Does what is to be done about a pod; when to look again.
-    async fn look(&self, key: &Key) -> Result<Option<Duration>, Error> {
+    /// Evicts a pod if its time has come. Returns the delay until the next check.
+    async fn reconcile(&self, key: &Key) -> Result<Option<Duration>, Error> {
         let Some(pod) = self.pods.get(key) else {
             self.cancel(key);
             return Ok(None);
@@ -132,20 +135,20 @@ impl Evictor {
         let scheduled = self.scheduled(&pod);
         let decision = match self.taints(&pod.view::<PodView>().node) {
             Some(taints) => decide(&taints, pod.tree().items_at(&["spec", "tolerations"]), scheduled, now),
-            // What was decided before the node went stays so.
-            None => scheduled.map_or(Decision::Stay, Decision::GoAt),
+            // A deleted node does not change earlier decisions.
+            None => scheduled.map_or(Decision::Stay, Decision::EvictAt),
         };
         match decision {
             Decision::Stay => {
                 self.cancel(key);
                 Ok(None)
             }
-            Decision::GoAt(at) if at > now => {
+            Decision::EvictAt(at) if at > now => {
                 self.scheduled.lock().insert(key.clone(), Scheduled { uid: pod.uid.clone(), at });
                 Ok(Some(at.duration_since(now).unsigned_abs()))
             }
-            Decision::GoAt(at) => {
-                // Going sooner than scheduled is told as upstream tells it: the later time is off.
+            Decision::EvictAt(at) => {
+                // An eviction earlier than scheduled is reported as upstream does: the later one is cancelled.
                 if scheduled.is_some_and(|scheduled| scheduled > at) {
                     self.cancel(key);
                 }
@@ -156,7 +159,7 @@ impl Evictor {
         }
     }
 
-    /// When a pod has to go. Another one of the same name starts over.
+    /// The time at which a pod is to be evicted. Another pod of the same name starts over.
     fn scheduled(&self, pod: &Object) -> Option<Timestamp> {
         let (uid, at) = self.scheduled.lock().get(&pod.key).map(|known| (known.uid.clone(), known.at))?;
         if uid == pod.uid {
@@ -168,17 +171,18 @@ impl Evictor {
 
     fn cancel(&self, key: &Key) {
         if self.scheduled.lock().remove(key).is_some() {
-            self.tell(key, format!("Cancelling deletion of Pod {key}"));
+            self.record_event(key, format!("Cancelling deletion of Pod {key}"));
         }
     }
 
-    fn tell(&self, key: &Key, message: String) {
+    fn record_event(&self, key: &Key, message: String) {
         let about = kinds::PODS.new_object(&key.namespace, &key.name);
         self.recorder.record(Event::normal(NAME, &about, REASON, message));
     }
 
     async fn evict(&self, key: &Key) -> Result<(), Error> {
-        self.tell(key, format!("Marking for deletion Pod {key}"));
+        tracing::info!(controller = NAME, pod = %key, "deleting pod that does not tolerate a NoExecute taint");
+        self.record_event(key, format!("Marking for deletion Pod {key}"));
         let evicted = async {
             let pod = self.client.get(&kinds::PODS, key).await?;
             if let Some(patch) = disrupted(&pod, self.clock.now()) {
@@ -194,27 +198,29 @@ impl Evictor {
     }
 }
 
-/// What to do about a pod with these tolerations. The time it was first scheduled for stays.
+/// The decision about a pod with these tolerations. The time it was first scheduled for stays.
 fn decide(taints: &[Value], tolerations: &[Value], scheduled: Option<Timestamp>, now: Timestamp) -> Decision {
     let used = taints.iter().map(|taint| tolerations.iter().find(|t| placement::covers(t, taint)));
-    let Some(used) = used.collect::<Option<Vec<_>>>() else { return Decision::GoAt(now) };
+    let Some(used) = used.collect::<Option<Vec<_>>>() else { return Decision::EvictAt(now) };
     let Some(seconds) = used.iter().filter_map(|t| t.int_at(&["tolerationSeconds"])).min() else {
         return Decision::Stay;
     };
     let limit = now.checked_add(SignedDuration::from_secs(seconds.max(0))).unwrap_or(Timestamp::MAX);
-    Decision::GoAt(scheduled.unwrap_or(limit))
+    Decision::EvictAt(scheduled.unwrap_or(limit))
 }
 
-/// What says of a pod that it is ended by a taint; `None` if it says so already.
+/// The DisruptionTarget condition of an eviction; `None` if the pod has it.
 fn disrupted(pod: &Value, now: Timestamp) -> Option<Value> {
     const KIND: &str = "DisruptionTarget";
-    const BECAUSE: &str = "DeletionByTaintManager";
+    const REASON_FOR_DELETION: &str = "DeletionByTaintManager";
     let known = conditions::condition(pod, KIND);
-    if conditions::is_true(pod, KIND) && known.and_then(|c| c.str_at(&["reason"])) == Some(BECAUSE) {
+    if conditions::is_true(pod, KIND)
+        && known.and_then(|c| c.str_at(&["reason"])) == Some(REASON_FOR_DELETION)
+    {
         return None;
     }
     let message = "Taint manager: deleting due to NoExecute taint";
-    let mut condition = conditions::new(KIND, "True", BECAUSE, message, now);
+    let mut condition = conditions::new(KIND, "True", REASON_FOR_DELETION, message, now);
     if conditions::is_true(pod, KIND) {
         condition.remove(&["lastTransitionTime"]);
     }
@@ -233,7 +239,7 @@ mod tests {
         value!({"key": key, "value": "v", "effect": "NoExecute"})
     }
 
-    /// Puts up with a taint, for some seconds or for ever.
+    /// A toleration of a taint, for some seconds or for ever.
     fn tolerates(key: &str, seconds: Option<i64>) -> Value {
         let mut toleration = value!({"key": key, "operator": "Exists", "effect": "NoExecute"});
         if let Some(seconds) = seconds {
@@ -243,43 +249,43 @@ mod tests {
     }
 
     #[test]
-    fn when_pods_have_to_go() {
-        let go = |seconds| Decision::GoAt(at(seconds));
+    fn pods_are_evicted_by_their_tolerations() {
+        let evict = |seconds| Decision::EvictAt(at(seconds));
         let a = [taint("a")];
         let both = [taint("a"), taint("b")];
         for (case, taints, tolerations, scheduled, expected) in [
             ("no taint", &[][..], vec![], None, Decision::Stay),
             ("the last taint went", &[], vec![], Some(30), Decision::Stay),
-            ("not tolerated", &a, vec![], None, go(10)),
-            ("another is tolerated", &a, vec![tolerates("b", None)], None, go(10)),
+            ("not tolerated", &a, vec![], None, evict(10)),
+            ("another is tolerated", &a, vec![tolerates("b", None)], None, evict(10)),
             ("tolerated for ever", &a, vec![tolerates("a", None)], None, Decision::Stay),
             ("now tolerated for ever", &a, vec![tolerates("a", None)], Some(30), Decision::Stay),
-            ("tolerated for a while", &a, vec![tolerates("a", Some(60))], None, go(70)),
-            ("the first time counts", &a, vec![tolerates("a", Some(60))], Some(30), go(30)),
-            ("tolerated for no time", &a, vec![tolerates("a", Some(0))], None, go(10)),
-            ("tolerated for less than none", &a, vec![tolerates("a", Some(-5))], None, go(10)),
-            ("one of two is not tolerated", &both, vec![tolerates("a", None)], None, go(10)),
-            ("no longer tolerated", &both, vec![tolerates("a", None)], Some(30), go(10)),
+            ("tolerated for a while", &a, vec![tolerates("a", Some(60))], None, evict(70)),
+            ("the first time counts", &a, vec![tolerates("a", Some(60))], Some(30), evict(30)),
+            ("tolerated for no time", &a, vec![tolerates("a", Some(0))], None, evict(10)),
+            ("tolerated for less than none", &a, vec![tolerates("a", Some(-5))], None, evict(10)),
+            ("one of two is not tolerated", &both, vec![tolerates("a", None)], None, evict(10)),
+            ("no longer tolerated", &both, vec![tolerates("a", None)], Some(30), evict(10)),
             (
                 "the shorter of two counts",
                 &both,
                 vec![tolerates("a", Some(60)), tolerates("b", Some(20))],
                 None,
-                go(30),
+                evict(30),
             ),
             (
                 "one for ever, one not",
                 &both,
                 vec![tolerates("a", None), tolerates("b", Some(20))],
                 None,
-                go(30),
+                evict(30),
             ),
             (
                 "the first toleration that fits counts",
                 &a,
                 vec![tolerates("a", Some(60)), tolerates("a", Some(5))],
                 None,
-                go(70),
+                evict(70),
             ),
         ] {
             let decision = decide(taints, &tolerations, scheduled.map(at), at(10));
@@ -288,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ended_says_why() {
+    fn evicted_pods_have_the_disruption_condition() {
         let mut pod = value!({"metadata": {"uid": "u", "generation": 3}});
         let patch = disrupted(&pod, at(0)).unwrap();
         let condition = value!({

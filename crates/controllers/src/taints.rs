@@ -1,7 +1,7 @@
-//! Taints of nodes: what conditions ask for, and how sets of them are changed.
+//! Taints of nodes: those that conditions imply, and swaps of taints.
 //!
-//! Two taints are the same if key and effect are; a node's list of them is replaced as a whole, in the version it
-//! was read in.
+//! Two taints are equal if key and effect are; a node's list is replaced as a whole, provided the node still has the
+//! version it was read in.
 
 use corten_api::{Str, Value, time, value};
 use corten_client::Patch;
@@ -14,7 +14,7 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 pub(crate) const NO_EXECUTE: &str = "NoExecute";
 const NO_SCHEDULE: &str = "NoSchedule";
 
-/// Which condition, in which state, asks for which taint.
+/// The condition and status of each taint.
 const BY_CONDITION: [(&str, &str, &str); 6] = [
     ("Ready", "False", NOT_READY),
     ("Ready", "Unknown", UNREACHABLE),
@@ -24,7 +24,7 @@ const BY_CONDITION: [(&str, &str, &str); 6] = [
     ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
 ];
 
-/// Which taints to add and which to take away, by key; all of one effect.
+/// The keys of taints to add and to remove, all of one effect.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Swap<'a> {
     pub(crate) effect: &'static str,
@@ -58,7 +58,7 @@ pub(crate) fn has(taints: &[Value], key: &str, effect: &str) -> bool {
     taints.iter().any(|taint| is(taint, key, effect))
 }
 
-/// What a node's conditions and its cordon ask for, compared with the taints it has.
+/// The swap that aligns a node's NoSchedule taints with its conditions and its cordon.
 pub(crate) fn by_condition(node: &Value) -> Swap<'static> {
     let conditions = node.items_at(&["status", "conditions"]);
     let holds = |kind: &str, status: &str| {
@@ -78,12 +78,12 @@ pub(crate) fn by_condition(node: &Value) -> Swap<'static> {
     swap
 }
 
-/// Those that end what does not put up with them.
+/// The taints with the effect NoExecute.
 pub(crate) fn no_execute(taints: &[Value]) -> Vec<Value> {
     taints.iter().filter(|taint| taint.str_at(&["effect"]) == Some(NO_EXECUTE)).cloned().collect()
 }
 
-/// Replaces a node's taints, if it is still in this version.
+/// Replaces a node's taints, if it still has this version.
 pub(crate) fn patch(version: impl Into<Str>, taints: Vec<Value>) -> Patch {
     let taints = if taints.is_empty() { Value::Null } else { Value::Array(taints) };
     Patch::Strategic(
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_ask_for_taints() {
+    fn conditions_imply_taints() {
         for (case, conditions, cordoned, taints, add, remove) in [
             ("ready", value!([{"type": "Ready", "status": "True"}]), false, vec![], vec![], vec![]),
             (
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swap_keeps_what_it_does_not_name() {
+    fn a_swap_keeps_other_taints() {
         let taints = [taint("a", NO_EXECUTE), taint(NOT_READY, NO_EXECUTE), taint(NOT_READY, NO_SCHEDULE)];
         let swap = Swap { effect: NO_EXECUTE, add: vec![UNREACHABLE], remove: vec![NOT_READY] };
         let mut added = taint(UNREACHABLE, NO_EXECUTE);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_taint_is_taken_away_by_name() {
+    fn the_last_taint_is_removed_with_null() {
         let Patch::Strategic(patch) = patch("7", vec![]) else { panic!() };
         assert_eq!(patch, value!({"metadata": {"resourceVersion": "7"}, "spec": {"taints": null}}));
     }

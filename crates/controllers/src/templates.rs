@@ -1,11 +1,11 @@
-//! Objects made from the template of a workload.
+//! Objects created from the template of a workload.
 
 use corten_api::{Map, Value, meta};
 
 use crate::claims;
 
-/// The pod of a template: its labels, annotations, finalizers and spec, owned by the workload, with a name to be
-/// made from the owner's.
+/// The pod of a template: its labels, annotations, finalizers and spec, owned by the workload, with a name generated
+/// from the owner's.
 pub(crate) fn pod(template: &Value, owner: &Value) -> Value {
     let mut metadata = Map::new();
     metadata.insert("namespace", meta::namespace(owner));
@@ -24,10 +24,10 @@ pub(crate) fn pod(template: &Value, owner: &Value) -> Value {
     Value::Object(pod)
 }
 
-/// The beginning of the names of what an owner has.
+/// The prefix of the names of an owner's pods.
 fn name_prefix(owner: &str) -> String {
     let prefix = format!("{owner}-");
-    // A name that would not do as a pod's is better whole than cut.
+    // An invalid prefix is better whole than truncated.
     if corten_api::names::NameRule::DnsSubdomain.check_prefix(&prefix).is_empty() {
         prefix
     } else {

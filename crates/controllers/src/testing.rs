@@ -1,4 +1,4 @@
-//! Worlds for tests, in few words.
+//! Helpers for tests.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use corten_client::{Error, Object};
 use corten_reconcile::{Outcome, Plan, Report};
 use jiff::{SignedDuration, Timestamp};
 
-/// When everything happens, give or take some seconds.
+/// The time of all tests, plus some seconds.
 pub(crate) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap() + SignedDuration::from_secs(seconds)
 }
@@ -21,7 +21,7 @@ pub(crate) fn cached(tree: &Value) -> Arc<Object> {
     Arc::new(Object::of(tree))
 }
 
-/// Everything in a plan worked.
+/// A report in which everything succeeded.
 pub(crate) fn done(plan: &Plan) -> Report {
     let outcome = |action: &corten_reconcile::Action| {
         let object = match action {
@@ -34,7 +34,7 @@ pub(crate) fn done(plan: &Plan) -> Report {
     Report { outcomes: plan.actions().map(outcome).collect() }
 }
 
-/// The first request of a plan failed.
+/// A report in which the first request failed.
 pub(crate) fn failed(plan: &Plan, error: impl Into<Error>) -> Report {
     let error = error.into();
     let outcomes = plan.actions().take(1).map(|a| Outcome { action: a.clone(), result: Err(error.clone()) });

@@ -1,4 +1,4 @@
-//! Token cleaner: bootstrap tokens go when their time is over.
+//! Token cleaner: deletes expired bootstrap tokens.
 //!
 //! Watches the secrets of type `bootstrap.kubernetes.io/token` in `kube-system`, and only deletes them.
 
@@ -13,7 +13,7 @@ use crate::secrets::{BOOTSTRAP_TOKEN, Secret};
 pub(crate) struct TokenCleaner;
 
 impl Controller for TokenCleaner {
-    /// The token, if it is there.
+    /// The token, if it exists.
     type World = Option<Value>;
 
     fn name(&self) -> &'static str {
@@ -46,7 +46,7 @@ impl Controller for TokenCleaner {
         };
         match bootstrap_token::expiration(secret, now) {
             Expiration::Never => Plan::done(),
-            Expiration::In(left) => Plan::done().again_after(left),
+            Expiration::In(left) => Plan::done().requeue_after(left),
             Expiration::Over => {
                 let options =
                     DeleteOptions { uid: Some(meta::uid(secret).into()), ..DeleteOptions::default() };
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn tokens_go_when_their_time_is_over() {
         assert!(plan("").is_done());
-        assert_eq!(plan(&at_text(90)), Plan::done().again_after(Duration::from_secs(90)));
+        assert_eq!(plan(&at_text(90)), Plan::done().requeue_after(Duration::from_secs(90)));
         for over in [at_text(0), at_text(-1), "soon".to_owned()] {
             let plan = plan(&over);
             let [Action::Delete { options, .. }] = plan.actions().collect::<Vec<_>>()[..] else {

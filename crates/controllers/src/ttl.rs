@@ -1,6 +1,6 @@
-//! TTL after finished: jobs that say how long they want to be kept go when that time is over.
+//! TTL-after-finished controller: deletes finished jobs after their `ttlSecondsAfterFinished`.
 //!
-//! Watches jobs. Deletes finished ones, with their pods; never one that does not ask for it.
+//! Watches jobs. Deletes finished ones, with their pods; never one without a TTL.
 
 use corten_api::{Value, meta, time};
 use corten_client::{Caches, DeleteOptions, Key, Propagation, kinds};
@@ -14,7 +14,7 @@ pub(crate) struct TtlAfterFinished {
 }
 
 impl Controller for TtlAfterFinished {
-    /// The job, if it is there.
+    /// The job, if it exists.
     type World = Option<Value>;
 
     fn name(&self) -> &'static str {
@@ -40,7 +40,7 @@ impl Controller for TtlAfterFinished {
         if let Ok(left) = left.try_into()
             && expires > now
         {
-            return Plan::done().again_after(left);
+            return Plan::done().requeue_after(left);
         }
         let options = DeleteOptions {
             propagation: Some(Propagation::Foreground),
@@ -52,7 +52,7 @@ impl Controller for TtlAfterFinished {
     }
 }
 
-/// When a job's time is over, once it has finished.
+/// The expiry of a finished job.
 fn expires(job: &Value) -> Option<Timestamp> {
     let seconds = job.int_at(&["spec", "ttlSecondsAfterFinished"])?;
     let (_, finished) = jobs::finished(job)?;
@@ -94,7 +94,7 @@ mod tests {
         let at = "2026-01-01T01:00:10Z";
         for condition in ["Complete", "Failed"] {
             let soon = plan(&Some(job(Some(15), condition, "True")), at);
-            assert_eq!(soon, Plan::done().again_after(Duration::from_secs(5)), "{condition}");
+            assert_eq!(soon, Plan::done().requeue_after(Duration::from_secs(5)), "{condition}");
             for ttl in [0, 5, 10] {
                 let due = plan(&Some(job(Some(ttl), condition, "True")), at);
                 let [Action::Delete { options, .. }] = due.actions().collect::<Vec<_>>()[..] else {

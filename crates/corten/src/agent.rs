@@ -1,235 +1,234 @@
-//! The node of this process: a kubelet on the native runtime or another, in the node's own identity, with the network of
-//! its pods and their names.
+//! `corten agent`: a node that joins a cluster whose server is on another machine.
 
-mod alone;
 mod settings;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, ensure};
-use corten_apiserver::Running;
-use corten_base::Clock;
-use corten_client::Client;
-use corten_container::native::network::{LoopbackOnly, Network};
-use corten_kubelet::server::Shown;
-use corten_kubelet::{NodeOptions as KubeletNode, Options, Parts, server};
-use corten_net::Across;
-use corten_net::peers::Between;
-use corten_pki::{Authority, IssuedCert, LeafRequest, LeafUsage, Sans};
-use corten_reconcile::Manager;
+use anyhow::{Context, bail};
+use corten_base::{Backoff, Clock};
+use corten_client::{Client, Key, kinds};
+use corten_controllers::is_vouched_for;
+use corten_kubelet::server::ServingCertificate;
+use corten_pki::{IssuedCert, Sans};
 
-use crate::agent_flags::AgentFlags;
-use crate::dns::{self, DnsOptions};
-use crate::pod_network::{BuiltIn, Means, Plugins, PodNetworkFlags};
-use crate::server::outward_address;
-use crate::{network_policy, node_runtime, peers};
+use crate::hardening;
+use crate::join::{self, BootstrapCredentials, Invitation, Joined, Joining};
+use crate::node::{
+    AgentFlags, KUBELET_AGENT, Node, NodeCredentials, NodeOptions, check_node_ip, host_name, network_policy,
+    second_address,
+};
+use crate::pod_network::PodNetworkFlags;
+use crate::server::{log_to_stderr, outward_address};
+use crate::stop_signals::StopSignals;
 
-pub(crate) use alone::{Args, certify, run};
+use settings::Settings;
 pub(crate) use settings::between;
 
-pub(crate) const AGENT: &str = "kubelet/v1.37.0";
-/// Where other tools look for the logs of pods.
-pub(crate) const LOGS: &str = "/var/log/pods";
+const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+/// Parts that `--disable` can name.
+const PARTS: [&str; 3] = ["proxy", "dns", network_policy::PART];
 
-/// What a node has to be told.
-pub(crate) struct NodeOptions {
-    pub(crate) name: String,
-    pub(crate) address: IpAddr,
-    /// That of the other family, in a cluster of both.
-    pub(crate) second_address: Option<IpAddr>,
-    /// Where the kubelet's own API is; 0 for any port.
-    pub(crate) port: u16,
-    pub(crate) data_dir: PathBuf,
-    /// How pods are connected.
-    pub(crate) pod_network: PodNetworkFlags,
-    /// Where pods ask for names.
-    pub(crate) cluster_dns: Vec<IpAddr>,
-    pub(crate) cluster_domain: String,
-    /// Whether names are answered here.
-    pub(crate) dns: bool,
-    /// Whether network policies are enforced here.
-    pub(crate) network_policy: bool,
-    /// How packets travel between nodes.
-    pub(crate) between: Between,
-    pub(crate) flags: AgentFlags,
+// As with upstream's components, the last of repeated flags counts.
+#[derive(clap::Args)]
+#[command(args_override_self = true)]
+pub(crate) struct Args {
+    /// URL of the server to join, such as https://192.0.2.1:6443.
+    #[arg(long)]
+    server: String,
+    /// Bootstrap token, as `corten token create` prints it; needed only for the first start.
+    #[arg(long)]
+    token: Option<String>,
+    /// File with the bootstrap token.
+    #[arg(long, conflicts_with = "token")]
+    token_file: Option<PathBuf>,
+    /// Hash of the public key of the cluster's CA, such as sha256:<64 digits>, for a token without one.
+    #[arg(long)]
+    discovery_token_ca_cert_hash: Vec<String>,
+    /// Join with a token without a CA hash. Insecure: an attacker who knows the token can pose as the cluster.
+    #[arg(long)]
+    discovery_token_unsafe_skip_ca_verification: bool,
+    /// Data directory of the node.
+    #[arg(long, default_value = "/var/lib/corten")]
+    data_dir: PathBuf,
+    /// Name of the node [default: the host name].
+    #[arg(long)]
+    node_name: Option<String>,
+    /// IP address of the node, or a dual-stack pair [default: the address of the default route].
+    #[arg(long, value_delimiter = ',')]
+    node_ip: Vec<IpAddr>,
+    /// Port of the kubelet's API; 0 picks a free one.
+    #[arg(long, default_value_t = 10250)]
+    kubelet_port: u16,
+    /// Components to disable: proxy, dns, network-policy.
+    #[arg(long, value_delimiter = ',')]
+    disable: Vec<String>,
+    #[command(flatten)]
+    pod_network: PodNetworkFlags,
+    #[command(flatten)]
+    node: AgentFlags,
 }
 
-impl NodeOptions {
-    fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        [self.address].into_iter().chain(self.second_address)
+impl Args {
+    fn runs(&self, part: &str) -> bool {
+        !self.disable.iter().any(|disabled| disabled == part)
     }
 
-    /// What the node is certified as.
-    pub(crate) fn sans(&self) -> anyhow::Result<Sans> {
-        let sans = Sans::default().with_host(&self.name).context("naming the node")?;
-        Ok(self.addresses().fold(sans, Sans::with_address))
+    fn folder(&self) -> PathBuf {
+        self.data_dir.join("agent")
     }
-}
 
-/// Refuses what is neither an address nor one of each family.
-pub(crate) fn check_node_ip(given: &[IpAddr]) -> anyhow::Result<()> {
-    let is_pair = |[one, other]: [IpAddr; 2]| one.is_ipv4() != other.is_ipv4();
-    let fine = given.len() < 2 || <[IpAddr; 2]>::try_from(given).is_ok_and(is_pair);
-    ensure!(fine, "bad --node-ip: must contain either a single IP or a dual-stack pair of IPs");
-    Ok(())
-}
-
-/// The address of the other family that a node is reached at besides `first`: the one it was given, or in a cluster of
-/// both families the one this machine is seen with.
-pub(crate) fn second_address(given: &[IpAddr], first: IpAddr, cluster: &[IpAddr]) -> Option<IpAddr> {
-    let both = cluster.iter().any(|address| address.is_ipv6() != first.is_ipv6());
-    match given {
-        [] if both => outward_address(!first.is_ipv6()),
-        given => given.get(1).copied(),
+    fn name(&self) -> String {
+        self.node_name.clone().unwrap_or_else(host_name)
     }
-}
 
-/// How a node speaks to its cluster, and what it shows and believes when it is spoken to.
-pub(crate) struct Standing {
-    /// In the node's own identity.
-    pub(crate) client: Client,
-    pub(crate) certificate: IssuedCert,
-    pub(crate) client_ca_pem: String,
-}
-
-impl Standing {
-    /// That of the node in the server's own process.
-    pub(crate) fn beside(
-        server: &Running,
-        authority: &Authority,
-        options: &NodeOptions,
-    ) -> anyhow::Result<Standing> {
-        let user = format!("system:node:{}", options.name);
-        let sans = options.sans()?;
-        let request = LeafRequest {
-            common_name: user.clone(),
-            organization: Some("system:nodes".to_owned()),
-            sans,
-            usage: LeafUsage::Server,
+    fn joining(&self) -> anyhow::Result<Joining> {
+        let token = match &self.token_file {
+            Some(file) => Some(
+                std::fs::read_to_string(file)
+                    .with_context(|| format!("--token-file: cannot read {}", file.display()))?,
+            ),
+            None => self.token.clone(),
         };
-        let certificate = authority.issue(&request, SystemTime::now()).context("certifying the node")?;
-        let client = Client::new(server.transport(&user, &["system:nodes"]), AGENT);
-        Ok(Standing { client, certificate, client_ca_pem: authority.pem().to_owned() })
+        let hashes = &self.discovery_token_ca_cert_hash;
+        let skips = self.discovery_token_unsafe_skip_ca_verification;
+        let invitation = token.map(|token| Invitation::parse(&token, hashes)).transpose()?;
+        let invitation = invitation.map(|invitation| invitation.skipping_verification(skips));
+        let server = self.server.trim_end_matches('/').to_owned();
+        if !server.starts_with("https://") {
+            bail!("--server: {server:?} is not an https URL; give one such as https://192.0.2.1:6443");
+        }
+        let kubeconfig = self.folder().join("kubelet.kubeconfig");
+        Ok(Joining {
+            server,
+            bootstrap: invitation.map(BootstrapCredentials::Invitation),
+            node_name: self.name(),
+            kubeconfig,
+        })
+    }
+
+    fn options(&self, settings: Settings, address: IpAddr) -> NodeOptions {
+        NodeOptions {
+            name: self.name(),
+            address,
+            second_address: second_address(&self.node_ip, address, &settings.cluster_dns),
+            port: self.kubelet_port,
+            data_dir: std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone()),
+            pod_network: self.pod_network.clone(),
+            network_policy: self.runs(network_policy::PART),
+            proxy: self.runs("proxy"),
+            between: settings.between,
+            // A server with --disable=dns means that the cluster has another DNS server.
+            dns: self.pod_network.connects() && self.runs("dns") && settings.nodes_run_dns,
+            cluster_dns: settings.cluster_dns,
+            cluster_domain: settings.cluster_domain,
+            flags: self.node.clone(),
+        }
     }
 }
 
-/// Starts the node; it ends with the manager, and its containers go on. What it shows can be replaced.
-pub(crate) async fn start(
-    manager: &Manager,
-    standing: Standing,
-    options: NodeOptions,
-) -> anyhow::Result<Shown> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if let Some(unknown) = args.disable.iter().find(|part| !PARTS.contains(&part.as_str())) {
+        bail!("--disable: there is no component {unknown}; choose from {}", PARTS.join(", "));
+    }
+    hardening::require_root("`corten agent` as root")?;
+    log_to_stderr();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
+    runtime.block_on(async {
+        let stop = StopSignals::install()?;
+        tokio::select! {
+            () = stop.wait() => {
+                tracing::info!("stopping");
+                Ok(())
+            }
+            result = work(args) => result,
+        }
+    })
+}
+
+/// Joins the cluster and runs the node. Returns only with an error.
+async fn work(args: &Args) -> anyhow::Result<()> {
+    hardening::prepare_data_directory(&args.data_dir)?;
+    let folder = args.folder();
+    corten_base::files::private_directory(&folder)
+        .with_context(|| format!("cannot create {}", folder.display()))?;
     let clock = Clock::real();
-    let containers = match &options.flags.container_runtime_endpoint {
-        Some(endpoint) => node_runtime::remote(endpoint, options.flags.image_service_endpoint.as_deref())?,
-        None => {
-            let network = pod_network(manager, &options, &clock).await?;
-            let handlers = options.flags.handlers();
-            node_runtime::native(&options.data_dir, network, handlers, clock.clone()).await?
-        }
-    };
-    let (manifests, configuration) = (options.flags.manifests()?, options.flags.configuration()?);
-    let Standing { client, certificate, client_ca_pem } = standing;
-    let api = server::Options {
-        address: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), options.port),
-        certificate,
-        client_ca_pem,
-        trust: server::Trust::default(),
-        health: options.flags.health(),
-        read_only: None,
-    };
-    let api = server::bind(&api).await.context("serving the kubelet's API")?;
-    let shown = api.shown();
-    let names = DnsOptions {
-        addresses: options.cluster_dns.clone(),
-        domain: options.cluster_domain.clone(),
-        node: options.address,
-    };
-    match options.dns {
-        true => dns::start(manager, names)?,
-        false => dns::let_go(),
-    }
-    let parts = Parts {
-        runtime: containers.runtime,
-        images: containers.images,
-        client,
-        recorder: manager.recorder().clone(),
-        clock,
-    };
-    let options = Options {
-        addresses: options.addresses().map(|address| address.to_string()).collect(),
-        node_name: options.name,
-        root_dir: options.data_dir.join("kubelet"),
-        log_dir: PathBuf::from(LOGS),
-        cluster_dns: options.cluster_dns.iter().map(ToString::to_string).collect(),
-        cluster_domain: options.cluster_domain,
-        manifests,
-        node: KubeletNode::of(&configuration),
-        configuration: Some(configuration.tree()),
-        ..Options::default()
-    };
-    manager.spawn(async move {
-        if let Err(error) = corten_kubelet::run_and_serve(parts, options, Some(api)).await {
-            tracing::error!(%error, "the node stopped");
-        }
-    });
-    Ok(shown)
+    check_node_ip(&args.node_ip)?;
+    let given = args.node_ip.first().copied();
+    let address = given.or_else(|| outward_address(false)).or_else(|| outward_address(true));
+    let address = address.context("this machine has no default route; give its address with --node-ip")?;
+    let joined = args.joining()?.join(clock.clone()).await?;
+    let client = joined.client.named(KUBELET_AGENT);
+    let settings = Settings::fetch(&client, &args.folder(), &clock).await?;
+    let options = args.options(settings, address);
+    let (name, second) = (options.name.clone(), options.second_address);
+    // The first address alone: the server approves the one it sees. The second is added once an administrator vouches for it,
+    // because a request with an address that is not vouched for waits for approval as a whole.
+    let sans = Sans::default().with_host(&name).context("invalid node name")?.with_address(address);
+    let credentials = credentials(&joined, client.clone(), &name)?;
+    let node = Node::start(credentials, options).await.context("cannot start the node")?;
+    tracing::info!(node = name, server = args.server, "node started");
+    node.spawn(joined.renew());
+    node.spawn(renew_serving_certificate(client, name, sans, second, node.serving.clone(), clock));
+    std::future::pending().await
 }
 
-/// The network of the node's pods. The built-in one learns of other nodes by itself.
-async fn pod_network(
-    manager: &Manager,
-    options: &NodeOptions,
-    clock: &Clock,
-) -> anyhow::Result<Arc<dyn Network>> {
-    let plugins = |policies| Plugins::open(&options.data_dir, &options.pod_network, policies);
-    match options.pod_network.means() {
-        Means::Nothing => Ok(Arc::new(LoopbackOnly)),
-        Means::Plugins => {
-            let network = plugins(network_policy::start(manager, options)?)?;
-            Ok(Arc::new(network.collect_garbage().await))
-        }
-        Means::BuiltIn => {
-            // A machine on no network has no neighbours.
-            let across = Across { between: options.between, node: options.address };
-            let across = (!options.address.is_loopback()).then_some(across);
-            let policies = network_policy::start(manager, options)?;
-            let network = BuiltIn::open(options.data_dir.join("network"), across, policies)?;
-            let (caches, name) = (manager.caches().clone(), options.name.clone());
-            manager.spawn(peers::follow(network.network(), caches, name, clock.clone()));
-            Ok(Arc::new(plugins(None)?.before(network)))
-        }
-    }
+/// The node's credentials. Until the cluster signs its serving certificate the kubelet serves with a self-signed one.
+fn credentials(joined: &Joined, node: Client, name: &str) -> anyhow::Result<NodeCredentials> {
+    let certificate = IssuedCert::self_signed(name, SystemTime::now())
+        .context("cannot create a self-signed certificate")?;
+    Ok(NodeCredentials { node, proxy: None, certificate, client_ca_pem: joined.authority_pem().to_owned() })
 }
 
-/// The machine's name, as nodes are called.
-pub(crate) fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().to_lowercase()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_has_an_address_or_one_of_each_family() {
-        let table = [
-            ("", true),
-            ("192.0.2.1", true),
-            ("fd00::1", true),
-            ("192.0.2.1,fd00::1", true),
-            ("fd00::1,192.0.2.1", true),
-            ("192.0.2.1,192.0.2.2", false),
-            ("fd00::1,fd00::2", false),
-            ("192.0.2.1,fd00::1,192.0.2.2", false),
-        ];
-        for (given, fine) in table {
-            let given: Vec<IpAddr> = given.split(',').filter_map(|address| address.parse().ok()).collect();
-            assert_eq!(check_node_ip(&given).is_ok(), fine, "{given:?}");
+/// Has the cluster sign the kubelet's serving certificate, and renews it before it expires. The certificate has the `second`
+/// address once an administrator vouches for it. Never returns.
+pub(crate) async fn renew_serving_certificate(
+    client: Client,
+    name: String,
+    sans: Sans,
+    second: Option<IpAddr>,
+    serving: ServingCertificate,
+    clock: Clock,
+) {
+    let mut failures = 0;
+    loop {
+        let certified = async {
+            let sans = match second {
+                Some(second) => {
+                    let node = client.get(&kinds::NODES, &Key::new("", name.as_str())).await;
+                    let node = node.context("cannot read the Node object")?;
+                    if is_vouched_for(&node, second) {
+                        sans.clone().with_address(second)
+                    } else {
+                        sans.clone()
+                    }
+                }
+                None => sans.clone(),
+            };
+            let certificate = join::serving(&client, &name, &sans, &clock).await?;
+            serving.replace(&certificate).context("cannot use the new certificate")?;
+            join::renewal_time(&certificate.cert_pem)
+        };
+        match certified.await {
+            Ok(due) => {
+                failures = 0;
+                clock.sleep_until(due).await;
+            }
+            Err(error) => {
+                failures += 1;
+                let (err, backoff) = (format!("{error:#}"), RETRY.delay(failures));
+                tracing::warn!(
+                    node = name,
+                    err,
+                    ?backoff,
+                    "cannot get a kubelet serving certificate; retrying"
+                );
+                clock.sleep(backoff).await;
+            }
         }
     }
 }

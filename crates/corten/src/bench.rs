@@ -1,4 +1,4 @@
-//! `corten bench`: measure, print a table or JSON.
+//! `corten bench`: runs benchmarks and prints a table or JSON.
 
 mod dns;
 
@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Subcommand;
 use corten_bench::{
-    ApiserverOptions, ClusterOptions, ControllersOptions, NodeOptions, ProxyOptions, Report, SchedulerOptions,
+    ApiserverOptions, ClusterOptions, ControllersOptions, CrdOptions, NodeOptions, ProxyOptions, Report,
+    SchedulerOptions, Upstream,
 };
 
 #[derive(clap::Args)]
@@ -18,21 +19,23 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum What {
-    /// Start a fresh API server and put it under load.
+    /// Measure a new API server under load.
     Apiserver(ApiserverArgs),
-    /// Start a fresh cluster, and ask a Deployment by its Service's name as soon as it answers.
+    /// Measure the time from the start of a new cluster until a Deployment answers by its Service's DNS name.
     Cluster(ClusterArgs),
-    /// Start a fresh cluster of simulated nodes and have its controllers fill it.
+    /// Measure the controllers of a new cluster with simulated nodes.
     Controllers(ControllersArgs),
-    /// Start a fresh cluster and have its node run pods.
+    /// Measure a new API server with many custom resource definitions, and upstream's with the same requests.
+    Crd(CrdArgs),
+    /// Measure the node of a new cluster while it runs pods.
     Node(NodeArgs),
-    /// Start a fresh API server and scheduler and have pods scheduled.
+    /// Measure the scheduler with a new API server.
     Scheduler(SchedulerArgs),
-    /// Ask a server of names that has a large cluster in memory.
+    /// Measure the DNS server with a large cluster in memory.
     Dns(dns::Args),
-    /// Write rules for many Services, and connect through one.
+    /// Measure the service proxy: rules for many Services, and connections through one.
     Proxy(ProxyArgs),
-    /// The bare TLS server that shows what this machine can do at most.
+    /// Run the bare TLS server that shows the upper bound of this machine.
     #[command(hide = true)]
     RawServer { dir: PathBuf },
 }
@@ -48,10 +51,10 @@ struct ApiserverArgs {
     connections: Option<usize>,
     #[arg(long)]
     watchers: Option<usize>,
-    /// The server to measure [default: this program].
+    /// Server binary to measure [default: this program].
     #[arg(long)]
     server_binary: Option<PathBuf>,
-    /// A directory on the disk to measure.
+    /// Directory on the disk to measure.
     #[arg(long)]
     work_dir: Option<PathBuf>,
 }
@@ -61,10 +64,10 @@ struct ClusterArgs {
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
-    /// How many replicas have to answer.
+    /// Number of replicas to wait for.
     #[arg(long)]
     replicas: Option<usize>,
-    /// A directory on the disk to measure.
+    /// Directory on the disk to measure.
     #[arg(long)]
     work_dir: Option<PathBuf>,
 }
@@ -74,19 +77,57 @@ struct ControllersArgs {
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
-    /// How many Deployments to create.
+    /// Number of Deployments.
     #[arg(long)]
     deployments: Option<usize>,
-    /// How many replicas each has.
+    /// Replicas per Deployment.
     #[arg(long)]
     replicas: Option<usize>,
-    /// How many nodes to simulate.
+    /// Number of simulated nodes.
     #[arg(long)]
     nodes: Option<usize>,
-    /// How many seconds to observe the idle cluster.
+    /// Seconds to observe the idle cluster.
     #[arg(long)]
     idle_seconds: Option<u32>,
-    /// A directory on the disk to measure.
+    /// Directory on the disk to measure.
+    #[arg(long)]
+    work_dir: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+struct CrdArgs {
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// Number of definitions [default: 2000].
+    #[arg(long)]
+    definitions: Option<usize>,
+    /// Number of objects to create of one definition [default: 20000].
+    #[arg(long)]
+    objects: Option<usize>,
+    #[arg(long)]
+    connections: Option<usize>,
+    #[arg(long)]
+    watchers: Option<usize>,
+    /// Seconds without requests before memory is measured again; unused types are dropped within 600 [default: 0].
+    #[arg(long)]
+    idle_seconds: Option<u32>,
+    /// Server binary to measure [default: this program].
+    #[arg(long)]
+    server_binary: Option<PathBuf>,
+    /// kubectl with which to list all resources.
+    #[arg(long)]
+    kubectl: Option<PathBuf>,
+    /// Upstream's kube-apiserver to measure, too.
+    #[arg(long, requires = "etcd")]
+    kube_apiserver: Option<PathBuf>,
+    /// etcd of upstream's kube-apiserver.
+    #[arg(long, requires = "kube_apiserver")]
+    etcd: Option<PathBuf>,
+    /// Number of definitions on upstream's kube-apiserver [default: 100].
+    #[arg(long)]
+    upstream_definitions: Option<usize>,
+    /// Directory on the disk to measure.
     #[arg(long)]
     work_dir: Option<PathBuf>,
 }
@@ -96,16 +137,16 @@ struct NodeArgs {
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
-    /// How many pods come and go one after the other.
+    /// Number of pods that are created and deleted one after the other.
     #[arg(long)]
     singles: Option<usize>,
-    /// How many pods come at once.
+    /// Number of pods that are created at once.
     #[arg(long)]
     pods: Option<usize>,
-    /// Leave containerd out although it is installed.
+    /// Skip containerd although it is installed.
     #[arg(long)]
     without_containerd: bool,
-    /// A directory on the disk to measure.
+    /// Directory on the disk to measure.
     #[arg(long)]
     work_dir: Option<PathBuf>,
 }
@@ -115,19 +156,19 @@ struct SchedulerArgs {
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
-    /// Which of upstream's workloads to run [default: SchedulingBasic].
+    /// Workload of upstream's scheduler_perf [default: SchedulingBasic].
     #[arg(long)]
     workload: Option<String>,
-    /// How many nodes there are [default: as many as upstream has].
+    /// Number of nodes [default: upstream's].
     #[arg(long)]
     nodes: Option<usize>,
-    /// How many pods to schedule [default: as many as upstream does].
+    /// Number of pods to schedule [default: upstream's].
     #[arg(long)]
     pods: Option<usize>,
-    /// Create all pods before the scheduler is started, instead of while it works.
+    /// Create all pods before the scheduler starts, instead of while it runs.
     #[arg(long)]
     backlog: bool,
-    /// A directory on the disk to measure.
+    /// Directory on the disk to measure.
     #[arg(long)]
     work_dir: Option<PathBuf>,
 }
@@ -137,26 +178,29 @@ struct ProxyArgs {
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
-    /// Measure one back end [default: nftables and iptables].
+    /// Proxy mode to measure [default: nftables and iptables].
     #[arg(long, value_parser = ["nftables", "iptables"])]
     backend: Option<String>,
-    /// How many Services there are [default: 10000].
+    /// Number of Services [default: 10000].
     #[arg(long)]
     services: Option<usize>,
-    /// How many endpoints each has [default: 10].
+    /// Endpoints per Service [default: 10].
     #[arg(long)]
     endpoints: Option<usize>,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
     runtime.block_on(async {
         match args.what {
             What::RawServer { dir } => corten_bench::raw_server(&dir).await,
             What::Apiserver(args) => apiserver(args).await,
             What::Cluster(args) => cluster(args),
             What::Controllers(args) => controllers(args).await,
+            What::Crd(args) => crd(args).await,
             What::Node(args) => node(args).await,
             What::Scheduler(args) => scheduler(args).await,
             What::Dns(args) => print(&dns::run(&args)?, args.json),
@@ -190,6 +234,22 @@ async fn controllers(args: ControllersArgs) -> anyhow::Result<()> {
     options.idle_seconds = args.idle_seconds.unwrap_or(options.idle_seconds);
     options.work_dir = args.work_dir.unwrap_or(options.work_dir);
     let report = corten_bench::controllers(options).await?;
+    print(&report, args.json)
+}
+
+async fn crd(args: CrdArgs) -> anyhow::Result<()> {
+    let mut options = CrdOptions { server_binary: args.server_binary, ..CrdOptions::default() };
+    options.definitions = args.definitions.unwrap_or(options.definitions);
+    options.objects = args.objects.unwrap_or(options.objects);
+    options.connections = args.connections.unwrap_or(options.connections);
+    options.watchers = args.watchers.unwrap_or(options.watchers);
+    options.idle_seconds = args.idle_seconds.unwrap_or(options.idle_seconds);
+    options.kubectl = args.kubectl;
+    options.upstream =
+        args.kube_apiserver.zip(args.etcd).map(|(kube_apiserver, etcd)| Upstream { kube_apiserver, etcd });
+    options.upstream_definitions = args.upstream_definitions.unwrap_or(options.upstream_definitions);
+    options.work_dir = args.work_dir.unwrap_or(options.work_dir);
+    let report = corten_bench::crd(options).await?;
     print(&report, args.json)
 }
 

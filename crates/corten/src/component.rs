@@ -1,8 +1,8 @@
-//! What parts have in common that run alone, against any Kubernetes API server: flags, identity, health and metrics, and
-//! leader election.
+//! The common parts of components that run in a process of their own, against any Kubernetes API server: flags, identity,
+//! health and metrics, and leader election.
 //!
-//! Of several such processes the one that holds the Lease works. One that loses it ends, as upstream's does, so
-//! that nothing it was doing outlives its leadership.
+//! Of several such processes the one that holds the Lease works. A process that loses the Lease exits, as upstream's does,
+//! so that none of its work outlives its leadership.
 
 mod serving;
 
@@ -14,54 +14,55 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use corten_base::Clock;
 use corten_client::{Client, Key, Remote};
-use corten_pki::{Credentials, parse_kubeconfig};
+use corten_pki::Credentials;
 use corten_reconcile::{Election, Leadership};
 
+use crate::kubeconfig;
 use crate::server::{log_to_stderr, parse_duration};
 use crate::stop_signals::StopSignals;
 
 pub(crate) use serving::Metrics;
 
-/// The flags that every such part takes.
+/// Flags of every component.
 #[derive(clap::Args)]
 pub(crate) struct Flags {
-    /// The server to work on, and who to be.
+    /// Kubeconfig of the API server.
     #[arg(long)]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The address to serve health and metrics on.
+    /// Address of the health and metrics endpoints.
     #[arg(long, default_value = "0.0.0.0")]
     bind_address: IpAddr,
-    /// The port to serve health and metrics on; 0 for none [default: the part's own].
+    /// Port of the health and metrics endpoints; 0 disables them [default: the component's own].
     #[arg(long)]
     secure_port: Option<u16>,
-    /// Work only while holding a Lease, so that one of several does.
+    /// Use leader election: work only while holding a Lease.
     #[arg(long, default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(crate) leader_elect: bool,
-    /// How long others wait after the last renewal before they take over.
+    /// Time after the last renewal at which candidates may take the Lease.
     #[arg(long, default_value = "15s", value_parser = parse_duration)]
     leader_elect_lease_duration: Duration,
-    /// How long renewing is tried before giving up.
+    /// Time to renew the Lease before leadership is given up.
     #[arg(long, default_value = "10s", value_parser = parse_duration)]
     leader_elect_renew_deadline: Duration,
-    /// How long to wait between tries.
+    /// Period of attempts to acquire or renew the Lease.
     #[arg(long, default_value = "2s", value_parser = parse_duration)]
     leader_elect_retry_period: Duration,
-    /// The Lease's name [default: the part's own].
+    /// Name of the Lease [default: the component's name].
     #[arg(long)]
     leader_elect_resource_name: Option<String>,
-    /// The Lease's namespace.
+    /// Namespace of the Lease.
     #[arg(long, default_value = "kube-system")]
     leader_elect_resource_namespace: String,
 }
 
-/// A part: upstream's name for it and its port.
+/// A component: upstream's name for it, its port and its user agent.
 pub(crate) struct Component {
     pub(crate) name: &'static str,
     pub(crate) port: u16,
     pub(crate) agent: &'static str,
 }
 
-/// A part that has what it needs to begin.
+/// The client of a component that is ready to start.
 pub(crate) struct Ready {
     pub(crate) client: Client,
     pub(crate) credentials: Credentials,
@@ -69,8 +70,8 @@ pub(crate) struct Ready {
 }
 
 impl Component {
-    /// Runs until it is told to stop or loses its leadership. `work` is called once this process leads; what it
-    /// returns lives until the end.
+    /// Runs until a signal stops it or it loses its leadership. `work` is called once this process leads; its result is
+    /// dropped at the end.
     pub(crate) fn run<W>(
         &self,
         flags: &Flags,
@@ -81,7 +82,7 @@ impl Component {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .context("starting the runtime")?;
+            .context("cannot start the async runtime")?;
         runtime.block_on(async {
             let stop = StopSignals::install()?;
             let ready = connect(flags.kubeconfig.as_deref(), self.agent)?;
@@ -100,7 +101,7 @@ impl Component {
         })
     }
 
-    /// Works for as long as this process leads.
+    /// Waits for the leadership, and works until it is lost.
     async fn lead<W>(
         &self,
         flags: &Flags,
@@ -109,7 +110,7 @@ impl Component {
     ) -> anyhow::Result<()> {
         let leadership = if flags.leader_elect {
             let election = self.election(flags, &ready.clock);
-            tracing::info!(lease = %election.key, identity = election.identity, "waiting to lead");
+            tracing::info!(lease = %election.key, identity = election.identity, "attempting to acquire leader lease");
             Some(Leadership::acquire(ready.client.clone(), ready.clock.clone(), election).await)
         } else {
             None
@@ -122,7 +123,7 @@ impl Component {
         bail!("leaderelection lost")
     }
 
-    /// The machine's name and something that tells two processes on it apart.
+    /// The election, with an identity that is unique among the processes of all machines.
     fn election(&self, flags: &Flags, clock: &Clock) -> Election {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let identity = format!("{}_{}-{:x}", host.trim(), std::process::id(), clock.now().as_nanosecond());
@@ -137,14 +138,12 @@ impl Component {
     }
 }
 
-/// Whom a kubeconfig says to speak to, and as whom.
-pub(crate) fn connect(kubeconfig: Option<&Path>, agent: &'static str) -> anyhow::Result<Ready> {
-    let path = kubeconfig.context("--kubeconfig says which server to work on; give one")?;
-    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-    let path = path.display();
-    let credentials = parse_kubeconfig(&text).with_context(|| format!("reading {path}"))?;
+/// A client of the server and the user that a kubeconfig names.
+pub(crate) fn connect(path: Option<&Path>, agent: &'static str) -> anyhow::Result<Ready> {
+    let path = path.context("no API server: name a kubeconfig with --kubeconfig")?;
+    let credentials = kubeconfig::read(path)?;
     let remote =
-        Remote::new(&credentials).with_context(|| format!("preparing for {}", credentials.server))?;
+        Remote::new(&credentials).with_context(|| format!("cannot connect to {}", credentials.server))?;
     let client = Client::new(Arc::new(remote), agent);
     Ok(Ready { client, credentials, clock: Clock::real() })
 }

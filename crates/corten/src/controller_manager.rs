@@ -1,11 +1,11 @@
-//! The parts that work on the server of this process: the controllers, each in its own identity, the scheduler, and
-//! simulated nodes beside them.
+//! The controllers of `corten server`, each as its own service account, with the scheduler and simulated nodes beside
+//! them.
 
-mod alone;
 mod credentials;
 mod flags;
 mod network_flags;
 mod node_flags;
+mod standalone;
 mod storage_flags;
 mod workload_flags;
 
@@ -17,22 +17,22 @@ use corten_client::Client;
 use corten_controllers::Options;
 use corten_reconcile::{Manager, Selection};
 
-pub(crate) use alone::{Args, run};
 pub(crate) use credentials::of_authority;
 pub(crate) use flags::ControllerFlags;
 pub(crate) use node_flags::AddressDefaults;
+pub(crate) use standalone::{Args, run};
 
 const AGENT: &str = "kube-controller-manager/v1.37.0";
 
-/// What runs on the server of this process.
+/// The parts to start on the server of this process.
 pub(crate) struct Parts {
-    /// With what they have to be told; none to run none.
+    /// The settings of the controllers; none to run none.
     pub(crate) controllers: Option<Options>,
     pub(crate) scheduler: bool,
     pub(crate) simulated_nodes: usize,
 }
 
-/// Starts the parts; they end when the manager is dropped.
+/// Starts the parts; they stop when the manager is dropped.
 pub(crate) fn start(server: &Running, parts: Parts) -> Manager {
     let server = server.handle();
     let identity = move |user: &str, groups: &[&str]| Client::new(server.transport(user, groups), AGENT);
@@ -43,7 +43,7 @@ pub(crate) fn start(server: &Running, parts: Parts) -> Manager {
         let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
         of_account(&format!("system:serviceaccount:kube-system:{controller}"), &groups)
     };
-    // Machines join by bootstrap tokens, so that those who look after them run too.
+    // Machines join with bootstrap tokens, so their controllers run too, which upstream turns off by default.
     let manager = Manager::new(client, Box::new(client_for), Clock::real()).only(Selection::everything());
     let networks_assigned = parts.controllers.as_ref().is_some_and(|options| options.node_ipam.is_some());
     if let Some(options) = parts.controllers {

@@ -1,7 +1,7 @@
-//! The server of names on this node: it has the DNS service's addresses itself and answers there, so that no packet has
-//! to be led anywhere and nothing else has to run.
+//! The DNS server of this node: it binds the DNS Service's addresses on the node itself, so that DNS queries need neither
+//! the proxy nor a pod.
 
-mod figures;
+mod metrics;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -10,36 +10,36 @@ use std::time::Duration;
 
 use anyhow::Context;
 use corten_base::{Backoff, Clock};
-use corten_dns::{Bound, Dns, MayAsk, Neighbours, Options, PORT, anybody};
+use corten_dns::{Bound, ClientFilter, ClusterClients, Dns, Options, PORT, all_clients};
 use corten_net::namespace::Namespace;
 use corten_reconcile::Manager;
 
-/// The link that has the service's addresses.
+/// The network link that has the Service's addresses.
 const LINK: &str = "corten-dns";
 const RESOLV_CONF: &str = "/etc/resolv.conf";
-/// Somebody else may have the port, such as this very server's predecessor.
+/// Another process may have the port, such as this server's predecessor.
 const RETRY: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(30) };
 
-/// What the server of names has to be told.
+/// The settings of the DNS server.
 #[derive(Debug, Clone)]
 pub(crate) struct DnsOptions {
-    /// Where it is asked: the addresses of its service.
+    /// The addresses of the DNS Service.
     pub(crate) addresses: Vec<IpAddr>,
-    /// What the cluster's names end in.
+    /// The cluster's domain.
     pub(crate) domain: String,
-    /// The node's own address: where the rest of the cluster may ask too, as the service's endpoints say.
+    /// The node's own address, which the Service's endpoints name: other nodes and pods may query it there.
     pub(crate) node: IpAddr,
 }
 
 #[derive(Clone)]
 struct Server {
     dns: Arc<Dns>,
-    /// The addresses that the node has to have.
+    /// The addresses to assign to the link.
     held: Vec<IpAddr>,
     clock: Clock,
 }
 
-/// Answers from now on, until the manager ends.
+/// Runs the DNS server until the manager is dropped.
 pub(crate) fn start(manager: &Manager, options: DnsOptions) -> anyhow::Result<()> {
     let (addresses, node) = (options.addresses.clone(), options.node);
     let options = Options {
@@ -53,42 +53,43 @@ pub(crate) fn start(manager: &Manager, options: DnsOptions) -> anyhow::Result<()
     manager.spawn(async move { corten_dns::follow(&following, &caches).await });
     let server = Server { dns, held: addresses.clone(), clock };
     for address in addresses {
-        manager.spawn(server.clone().serve(address, anybody()));
+        manager.spawn(server.clone().serve(address, all_clients()));
     }
-    let neighbours = Arc::new(Neighbours::default());
-    neighbours.follow(manager.caches());
+    let clients = Arc::new(ClusterClients::default());
+    clients.follow(manager.caches());
     if !node.is_loopback() {
-        manager.spawn(server.serve(node, Arc::new(move |asker| neighbours.include(asker))));
+        manager.spawn(server.serve(node, Arc::new(move |client| clients.contains(client))));
     }
     Ok(())
 }
 
-/// Takes the service's addresses from this node.
-pub(crate) fn let_go() {
+/// Removes the Service's addresses from this node.
+pub(crate) fn remove_addresses() {
     let done = Namespace::current().map_err(anyhow::Error::from);
-    if let Err(error) = done.and_then(|namespace| Ok(corten_net::let_go(&namespace, LINK)?)) {
-        tracing::debug!(%error, "the addresses of the DNS service could not be given back");
+    if let Err(error) = done.and_then(|namespace| Ok(corten_net::remove_service_addresses(&namespace, LINK)?))
+    {
+        tracing::debug!(err = %error, "cannot remove the addresses of the DNS service");
     }
 }
 
 impl Server {
-    async fn serve(self, address: IpAddr, may_ask: MayAsk) {
+    async fn serve(self, address: IpAddr, accepts: ClientFilter) {
         let mut failures = 0;
         loop {
             match bind(&self.held, address).await {
                 Ok(bound) => {
-                    let figures = figures::serve(self.dns.clone(), address, may_ask.clone(), self.clock);
-                    tokio::join!(bound.serve(self.dns, may_ask), figures);
+                    let metrics = metrics::serve(self.dns.clone(), address, accepts.clone(), self.clock);
+                    tokio::join!(bound.serve(self.dns, accepts), metrics);
                     return;
                 }
                 Err(error) => {
                     failures += 1;
-                    let reason = format!("{error:#}");
-                    // Whoever has the port may keep it for good: said once is enough.
+                    let (err, backoff) = (format!("{error:#}"), RETRY.delay(failures));
+                    // The other process may keep the port for good, so this is logged once.
                     if failures == 1 {
-                        tracing::warn!(%address, reason, "names cannot be answered here yet");
+                        tracing::warn!(%address, err, "cannot bind DNS listener; retrying");
                     }
-                    self.clock.sleep(RETRY.delay(failures)).await;
+                    self.clock.sleep(backoff).await;
                 }
             }
         }
@@ -98,9 +99,10 @@ impl Server {
 async fn bind(held: &[IpAddr], address: IpAddr) -> anyhow::Result<Bound> {
     let held = held.to_vec();
     let holding = move || {
-        let namespace = Namespace::current().context("opening the network namespace")?;
-        corten_net::hold(&namespace, LINK, &held).context("taking the addresses of the DNS service")
+        let namespace = Namespace::current().context("cannot open the network namespace")?;
+        corten_net::assign_service_addresses(&namespace, LINK, &held)
+            .context("cannot assign the addresses of the DNS service")
     };
-    tokio::task::spawn_blocking(holding).await.context("taking addresses")??;
-    Bound::at(address, PORT).await.with_context(|| format!("listening on {address} port {PORT}"))
+    tokio::task::spawn_blocking(holding).await.context("cannot assign addresses")??;
+    Bound::bind(address, PORT).await.with_context(|| format!("cannot listen on {address} port {PORT}"))
 }

@@ -1,4 +1,4 @@
-//! `corten image`: images on this machine, with or without a node that runs.
+//! `corten image`: the images of this machine, whether its node runs or not.
 
 mod progress;
 
@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 use corten_container::image::{Named, Store};
 use corten_container::registry::{Registries, RegistriesConfig};
 
-/// Images on this machine.
+/// Import, export, list, remove and pull images on this machine.
 #[derive(Parser)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -21,14 +21,14 @@ pub(crate) struct Args {
 
 #[derive(Parser)]
 struct Place {
-    /// Where everything is kept, as `corten server` has it
+    /// Data directory of the server or agent
     #[arg(long, value_name = "DIR", default_value = "/var/lib/corten")]
     data_dir: PathBuf,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Take in archives, as `docker save` and OCI tools write them
+    /// Import image archives of `docker save` and OCI tools
     Import {
         #[command(flatten)]
         place: Place,
@@ -36,11 +36,11 @@ enum Command {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
-    /// Write images as an archive that OCI tools and `docker load` read
+    /// Export images as an archive for OCI tools and `docker load`
     Export {
         #[command(flatten)]
         place: Place,
-        /// Where to write; standard output unless given
+        /// File to write [default: standard output]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
         #[arg(required = true, value_name = "IMAGE")]
@@ -51,18 +51,18 @@ enum Command {
         #[command(flatten)]
         place: Place,
     },
-    /// Remove names, and images with their last name
+    /// Remove image names, and images with their last name
     Rm {
         #[command(flatten)]
         place: Place,
         #[arg(required = true, value_name = "IMAGE")]
         images: Vec<String>,
     },
-    /// Fetch images from their registries
+    /// Pull images from their registries
     Pull {
         #[command(flatten)]
         place: Place,
-        /// Mirrors, credentials and trust, in the form of k3s' registries.yaml
+        /// Registry mirrors, credentials and CAs, in the format of k3s' registries.yaml
         #[arg(long, value_name = "FILE", default_value = "/etc/corten/registries.yaml")]
         registries: PathBuf,
         #[arg(required = true, value_name = "IMAGE")]
@@ -85,7 +85,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 impl Place {
     fn open(&self) -> anyhow::Result<Store> {
         let folder = corten_container::folder(&self.data_dir);
-        Store::open(&folder).with_context(|| format!("opening the images in {}", folder.display()))
+        Store::open(&folder).with_context(|| format!("cannot open the images in {}", folder.display()))
     }
 }
 
@@ -94,9 +94,9 @@ fn import(store: &Store, files: &[PathBuf]) -> anyhow::Result<()> {
         let imported = if file == Path::new("-") {
             store.import(io::stdin())
         } else {
-            store.import(File::open(file).with_context(|| format!("opening {}", file.display()))?)
+            store.import(File::open(file).with_context(|| format!("cannot open {}", file.display()))?)
         };
-        for image in imported.with_context(|| format!("importing {}", file.display()))? {
+        for image in imported.with_context(|| format!("cannot import {}", file.display()))? {
             let name = if image.names.is_empty() { image.id.to_string() } else { image.names.join(" ") };
             writeln!(io::stdout(), "{name}")?;
         }
@@ -107,10 +107,10 @@ fn import(store: &Store, files: &[PathBuf]) -> anyhow::Result<()> {
 fn export(store: &Store, output: Option<&Path>, images: &[String]) -> anyhow::Result<()> {
     match output {
         Some(path) => {
-            let file = File::create(path).with_context(|| format!("creating {}", path.display()))?;
+            let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
             let mut file = io::BufWriter::new(file);
             store.export(images, &mut file)?;
-            file.flush().with_context(|| format!("writing {}", path.display()))
+            file.flush().with_context(|| format!("cannot write {}", path.display()))
         }
         None => Ok(store.export(images, io::stdout().lock())?),
     }
@@ -146,10 +146,10 @@ fn pull(store: &Arc<Store>, config: &Path, images: &[String]) -> anyhow::Result<
     Ok(())
 }
 
-/// No file is no configuration.
+/// Reads the registries' configuration; the default one if there is no file.
 fn registries(path: &Path) -> anyhow::Result<RegistriesConfig> {
     match RegistriesConfig::read(path) {
         Ok(config) => Ok(config.unwrap_or_default()),
-        Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
 }

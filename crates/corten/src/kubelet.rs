@@ -1,4 +1,4 @@
-//! `corten kubelet`: the node alone, on any Kubernetes API server.
+//! `corten kubelet`: the kubelet in a process of its own, against any Kubernetes API server.
 
 mod flags;
 mod identity;
@@ -14,12 +14,12 @@ use corten_container::native::network::{LoopbackOnly, Network};
 use corten_kubelet::configuration::Configuration;
 use corten_kubelet::{ManifestUrl, Manifests, NodeOptions, Options, Parts, server};
 use corten_pki::Sans;
-use corten_reconcile::Manager;
 
-use crate::agent::{certify, host_name};
-use crate::node_runtime::{self, Containers};
-use crate::pod_network::{BuiltIn, Means, Plugins};
-use crate::private;
+use crate::agent::renew_serving_certificate;
+use crate::hardening;
+use crate::node::runtime::{self, Containers};
+use crate::node::{host_name, manager_of};
+use crate::pod_network::{BuiltIn, Plugins, PodNetworkKind};
 use crate::server::{log_to_stderr, outward_address};
 use crate::stop_signals::StopSignals;
 
@@ -27,11 +27,14 @@ pub(crate) use flags::Args;
 use identity::Identity;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    hardening::require_root("`corten kubelet` as root")?;
     log_to_stderr();
     args.warn();
     let configuration = configuration(args)?;
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
     runtime.block_on(async {
         let stop = StopSignals::install()?;
         let kubelet = Kubelet::new(args, configuration)?;
@@ -45,7 +48,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     })
 }
 
-/// What the file, the files beside it and the flags say together.
+/// The configuration of the file, its drop-ins and the flags.
 fn configuration(args: &Args) -> anyhow::Result<Configuration> {
     let mut whole = match &args.config {
         Some(path) => read(path)?,
@@ -62,17 +65,17 @@ fn configuration(args: &Args) -> anyhow::Result<Configuration> {
     Ok(whole)
 }
 
-/// Refuses a configuration that is wrong or cannot be carried out, and warns of what has no effect.
+/// Rejects an invalid or unsupported configuration, and warns of fields without effect.
 pub(crate) fn validate(configuration: &Configuration) -> anyhow::Result<()> {
-    configuration.validate().context("the kubelet cannot be configured like this")?;
+    configuration.validate().context("invalid kubelet configuration")?;
     let fields = configuration.without_effect();
     if !fields.is_empty() {
-        tracing::warn!(fields = fields.join(", "), "fields of the kubelet's configuration have no effect");
+        tracing::warn!(fields = fields.join(", "), "kubelet configuration fields have no effect");
     }
     Ok(())
 }
 
-/// Reads a file as far as it goes; what nobody knows is said.
+/// Reads a configuration file. Unknown fields are ignored and logged.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Configuration> {
     let text = std::fs::read(path)
         .with_context(|| format!("failed to load kubelet config file, path: {}", path.display()))?;
@@ -80,17 +83,18 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Configuration> {
         .with_context(|| format!("failed to load kubelet config file, path: {}", path.display()))?;
     if !unknown.is_empty() {
         let strict = unknown.join(", ");
-        tracing::warn!(path = %path.display(), strict, "Using lenient decoding as strict decoding failed");
+        tracing::warn!(path = %path.display(), err = strict, "Using lenient decoding as strict decoding failed");
     }
     Ok(configuration)
 }
 
-/// The files of a directory that add to the configuration, in order.
+/// The drop-in files of a directory, in order.
 fn drop_ins(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(directory).with_context(|| format!("reading {}", directory.display()))?;
+    let entries =
+        std::fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
     let mut found = Vec::new();
     for entry in entries {
-        let path = entry.with_context(|| format!("reading {}", directory.display()))?.path();
+        let path = entry.with_context(|| format!("cannot read {}", directory.display()))?.path();
         if path.extension().is_some_and(|extension| extension == "conf") {
             found.push(path);
         }
@@ -99,7 +103,7 @@ fn drop_ins(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// A kubelet that knows all it needs to begin.
+/// A kubelet that is ready to start.
 struct Kubelet<'a> {
     args: &'a Args,
     configuration: Configuration,
@@ -117,14 +121,14 @@ impl Kubelet<'_> {
             [] => vec![
                 outward_address(false)
                     .or_else(|| outward_address(true))
-                    .context("this machine is on no network; say with --node-ip how it is reached")?,
+                    .context("this machine has no default route; give its address with --node-ip")?,
             ],
             given => given.to_vec(),
         };
         Ok(Kubelet { args, configuration, name, addresses })
     }
 
-    /// Is a node, for good.
+    /// Runs the kubelet. Returns only with an error.
     async fn work(self) -> anyhow::Result<()> {
         let clock = Clock::real();
         let identity = Identity::find(self.args, &self.configuration, &self.name, &clock).await?;
@@ -132,15 +136,19 @@ impl Kubelet<'_> {
         let containers = self.containers(&clock).await?;
         let api = serving::options(self.args, &self.configuration, &self.name, &self.addresses)?;
         let api = match self.configuration.bool("enableServer") {
-            true => Some(server::bind(&api).await.context("serving the kubelet's API")?),
+            true => Some(
+                server::bind(&api).await.context("cannot serve the kubelet's API (choose another --port)")?,
+            ),
             false => None,
         };
-        let same = client.clone();
-        let manager = Manager::new(client.clone(), Box::new(move |_| same.clone()), clock.clone());
-        identity.keep(&manager);
+        let manager = manager_of(&client, &clock);
+        identity.renew(&manager);
         if let Some(api) = api.as_ref().filter(|_| self.configuration.bool("serverTLSBootstrap")) {
             let (name, sans) = (self.name.clone(), self.sans()?);
-            manager.spawn(certify(client.clone(), name, sans, api.shown(), clock.clone()));
+            let serving = api.serving_certificate();
+            let certificate =
+                renew_serving_certificate(client.clone(), name, sans, None, serving, clock.clone());
+            manager.spawn(certificate);
         }
         let parts = Parts {
             runtime: containers.runtime,
@@ -150,35 +158,38 @@ impl Kubelet<'_> {
             clock,
         };
         let options = self.options()?;
-        tracing::info!(node = options.node_name, "the kubelet begins");
-        corten_kubelet::run_and_serve(parts, options, api).await.context("running pods")
+        tracing::info!(node = options.node_name, "starting kubelet");
+        corten_kubelet::run_and_serve(parts, options, api).await.context("cannot run the kubelet")
     }
 
     async fn containers(&self, clock: &Clock) -> anyhow::Result<Containers> {
         match self.configuration.text("containerRuntimeEndpoint") {
             "" => {
                 let (folder, flags) = (&self.args.data_dir, &self.args.pod_network);
-                private::data_directory(folder)?;
-                let network: Arc<dyn Network> = match flags.means() {
-                    Means::Nothing => Arc::new(LoopbackOnly),
-                    Means::Plugins => Arc::new(Plugins::open(folder, flags, None)?.collect_garbage().await),
-                    Means::BuiltIn => {
+                hardening::prepare_data_directory(folder)?;
+                let network: Arc<dyn Network> = match flags.kind() {
+                    PodNetworkKind::Nothing => Arc::new(LoopbackOnly),
+                    PodNetworkKind::Plugins => {
+                        Arc::new(Plugins::open(folder, flags, None)?.collect_garbage().await)
+                    }
+                    PodNetworkKind::BuiltIn => {
                         let network = BuiltIn::open(folder.join("network"), None, None)?;
                         Arc::new(Plugins::open(folder, flags, None)?.before(network))
                     }
                 };
-                node_runtime::native(folder, network, self.args.handlers(), clock.clone()).await
+                let limits = self.args.images.limits();
+                runtime::native(folder, network, self.args.handlers(), limits, clock.clone()).await
             }
             endpoint => {
                 let images = self.configuration.text("imageServiceEndpoint");
-                node_runtime::remote(endpoint, Some(images).filter(|images| !images.is_empty()))
+                runtime::remote(endpoint, Some(images).filter(|images| !images.is_empty()))
             }
         }
     }
 
-    /// What the node is called and how it is reached.
+    /// The names and addresses in the serving certificate.
     fn sans(&self) -> anyhow::Result<Sans> {
-        let sans = Sans::default().with_host(&self.name).context("naming the node")?;
+        let sans = Sans::default().with_host(&self.name).context("invalid node name")?;
         Ok(self.addresses.iter().fold(sans, |sans, address| sans.with_address(*address)))
     }
 

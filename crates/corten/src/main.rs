@@ -1,24 +1,28 @@
-//! Corten: Kubernetes, whole, in one binary. This file parses and hands over; it decides nothing.
+//! Corten: Kubernetes in one binary. This file parses the command line and calls the command; it decides nothing.
+//!
+//! An error is one line on standard error, without a backtrace whatever `RUST_BACKTRACE` says: most errors of a command are
+//! mistakes in how it is run.
 
 mod agent;
-mod agent_flags;
 mod bench;
 mod component;
 mod controller_manager;
 mod dns;
+mod hardening;
 mod image;
+mod image_flags;
 mod join;
+mod kubeconfig;
 mod kubelet;
-mod network_policy;
-mod node_runtime;
-mod peers;
+mod node;
 mod pod_network;
-mod private;
 mod proxy;
 mod scheduler;
 mod server;
 mod stop_signals;
 mod token;
+
+use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -26,7 +30,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Kubernetes, whole, in one binary.
+/// Kubernetes in one binary.
 #[derive(Parser)]
 #[command(name = "corten", version, about, propagate_version = true)]
 struct Cli {
@@ -40,38 +44,50 @@ enum Command {
     Server(Box<server::Args>),
     /// Run a node that joins a cluster.
     Agent(Box<agent::Args>),
-    /// Make, list and take back invitations to the cluster.
+    /// Create, list and delete bootstrap tokens, with which machines join the cluster.
     Token(token::Args),
-    /// Run the controllers alone, against any Kubernetes.
+    /// Run only the controllers, against any Kubernetes API server.
     ControllerManager(Box<controller_manager::Args>),
-    /// Run the scheduler alone, against any Kubernetes.
+    /// Run only the scheduler, against any Kubernetes API server.
     Scheduler(scheduler::Args),
-    /// Run the service proxy alone, against any Kubernetes.
+    /// Run only the service proxy, against any Kubernetes API server.
     Proxy(proxy::Args),
-    /// Run a node alone, on any Kubernetes.
+    /// Run only the kubelet, against any Kubernetes API server.
     Kubelet(Box<kubelet::Args>),
     /// Import, export, list, remove and pull images.
     Image(image::Args),
-    /// Measure this machine and this build.
+    /// Run benchmarks of this build on this machine.
     Bench(bench::Args),
+    /// Print the version.
+    Version,
 }
 
 impl Command {
-    /// Whether it is a part of a cluster, or shows its secrets: what it holds stays with it.
-    fn is_part(&self) -> bool {
-        !matches!(self, Command::Image(_) | Command::Bench(_))
+    /// True if the process holds secrets of a cluster, which must not leave it.
+    fn holds_secrets(&self) -> bool {
+        !matches!(self, Command::Image(_) | Command::Bench(_) | Command::Version)
     }
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
     let matches = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    if cli.command.is_part() {
-        private::protect_process()?;
-        corten_sys::limits::raise_descriptors().context("raising the limit on descriptors")?;
+    match run(cli, &matches) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
+    if cli.command.holds_secrets() {
+        hardening::protect_process()?;
+        corten_sys::limits::raise_descriptors().context("cannot raise the limit of open files")?;
     }
     match cli.command {
-        Command::Server(args) => server::run(*args, flags(&matches)),
+        Command::Server(args) => server::run(*args, flags(matches)),
         Command::Agent(args) => agent::run(&args),
         Command::Token(args) => token::run(args),
         Command::ControllerManager(args) => controller_manager::run(&args),
@@ -80,10 +96,14 @@ fn main() -> anyhow::Result<()> {
         Command::Kubelet(args) => kubelet::run(&args),
         Command::Image(args) => image::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Version => {
+            print!("{}", Cli::command().render_version());
+            Ok(())
+        }
     }
 }
 
-/// The flags of the chosen command, given or defaulted, by name.
+/// The flags of the chosen command and their values, defaults included, sorted by name.
 fn flags(matches: &ArgMatches) -> Vec<(String, String)> {
     let Some((_, chosen)) = matches.subcommand() else { return Vec::new() };
     let mut flags: Vec<(String, String)> = chosen

@@ -1,4 +1,4 @@
-//! The pod network as the native runtime sees it: built in, or [`plugins`].
+//! The pod network of the native runtime: built-in, or CNI [`plugins`].
 
 mod flags;
 mod plugins;
@@ -17,38 +17,39 @@ use corten_net::namespace::Namespace;
 use corten_net::{Across, Cidr, HostPort, Options};
 use corten_policy::Policies;
 
-pub(crate) use flags::{Means, PodNetworkFlags};
+pub(crate) use flags::{PodNetworkFlags, PodNetworkKind};
 pub(crate) use plugins::Plugins;
 
-/// The link that pods are connected to.
+/// The bridge that pods are attached to.
 pub(crate) const BRIDGE: &str = "corten0";
 
-/// The pod network of the network namespace this process is in.
+/// The built-in pod network, in this process' network namespace.
 pub(crate) struct BuiltIn {
     network: Arc<corten_net::PodNetwork>,
-    /// Whoever keeps pods apart, if anybody does.
+    /// The enforcer of network policies, if they are enforced.
     policies: Option<Arc<Policies>>,
 }
 
 impl BuiltIn {
-    /// Takes over what an earlier run left. `folder` remembers who has which address.
+    /// Opens the network with the pods of earlier runs. `folder` keeps the allocated addresses.
     pub(crate) fn open(
         folder: PathBuf,
         across: Option<Across>,
         policies: Option<Arc<Policies>>,
     ) -> anyhow::Result<BuiltIn> {
-        let namespace = Namespace::current().context("opening the network namespace")?;
+        let namespace = Namespace::current().context("cannot open the network namespace")?;
         let options = Options { folder, bridge: BRIDGE.to_owned(), mtu: None, across };
-        let network = corten_net::PodNetwork::open(options, namespace).context("opening the pod network")?;
+        let network =
+            corten_net::PodNetwork::open(options, namespace).context("cannot open the pod network")?;
         Ok(BuiltIn { network: Arc::new(network), policies })
     }
 
-    /// The network itself, for who knows of other nodes.
+    /// The network itself, for routes to other nodes.
     pub(crate) fn network(&self) -> Arc<corten_net::PodNetwork> {
         self.network.clone()
     }
 
-    /// Runs what blocks where it holds nobody up.
+    /// Runs blocking work on a thread for it.
     async fn blocking<T: Send + 'static>(
         &self,
         doing: &'static str,
@@ -69,11 +70,12 @@ impl Network for BuiltIn {
         let ports = host_ports(&pod.config.port_mappings)?;
         let attach =
             move |network: &corten_net::PodNetwork| network.attach(&sandbox, Path::new(&namespace), &ports);
-        let addresses = self.blocking("connecting the pod to the network", attach).await?;
+        let addresses = self.blocking("cannot set up the pod network", attach).await?;
         if let Some(policies) = &self.policies {
             let (metadata, labels) = (&pod.config.metadata, labels(&pod.config.labels));
             let enforced = policies.attached(&metadata.namespace, &metadata.name, labels, &addresses).await;
-            enforced.map_err(|error| Error::internal("isolating the pod", error))?;
+            enforced
+                .map_err(|error| Error::internal("cannot enforce the network policies of the pod", error))?;
         }
         Ok(addresses.iter().map(IpAddr::to_string).collect())
     }
@@ -83,7 +85,7 @@ impl Network for BuiltIn {
             policies.detached(&pod.config.metadata.namespace, &pod.config.metadata.name);
         }
         let sandbox = pod.sandbox_id.to_owned();
-        self.blocking("disconnecting the pod from the network", move |network| network.detach(&sandbox)).await
+        self.blocking("cannot tear down the pod network", move |network| network.detach(&sandbox)).await
     }
 
     async fn not_ready(&self) -> Option<String> {
@@ -94,19 +96,19 @@ impl Network for BuiltIn {
         let cidrs = pod_cidr.split(',').map(str::trim).filter(|text| !text.is_empty());
         let cidrs: corten_net::Result<Vec<Cidr>> = cidrs.map(str::parse).collect();
         if let Err(error) = cidrs.and_then(|cidrs| self.network.set_pod_cidrs(&cidrs)) {
-            let reason = Error::internal("preparing the node for its pod CIDRs", error);
-            tracing::warn!(pod_cidr, %reason, "pods cannot be connected");
+            let reason = Error::internal("cannot configure the pod CIDRs", error);
+            tracing::warn!(pod_cidr, err = %reason, "cannot set up the pod network");
         }
     }
 }
 
-/// The pod's own labels, without what the kubelet adds for itself.
+/// The labels of the pod object, without those that the kubelet adds.
 fn labels(labels: &BTreeMap<String, String>) -> Map {
     let own = labels.iter().filter(|(key, _)| !key.starts_with("io.kubernetes."));
     own.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
 }
 
-/// The mappings that name a port of the node.
+/// The port mappings with a host port.
 fn host_ports(mappings: &[PortMapping]) -> Result<Vec<HostPort>> {
     mappings.iter().filter(|mapping| mapping.host_port != 0).map(host_port).collect()
 }

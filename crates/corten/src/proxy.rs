@@ -1,4 +1,4 @@
-//! The service proxy: of this process' node, and `corten proxy` alone, against any Kubernetes API server.
+//! The service proxy: of this process' node, and `corten proxy` in a process of its own, against any Kubernetes API server.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,59 +14,67 @@ use corten_proxy::{Config, Engine, Mode};
 use corten_reconcile::Manager;
 use parking_lot::Mutex;
 
-use crate::agent::host_name;
 use crate::component::connect;
-use crate::pod_network::{BRIDGE, Means};
+use crate::node::{host_name, manager_of};
+use crate::pod_network::{BRIDGE, PodNetworkKind};
 use crate::server::log_to_stderr;
 use crate::stop_signals::StopSignals;
 
-const AGENT: &str = "kube-proxy/v1.37.0";
+/// The user that upstream's role `system:node-proxier` is bound to.
+pub(crate) const USER: &str = "system:kube-proxy";
+/// The proxy's user agent, and so the field manager of its writes.
+pub(crate) const AGENT: &str = "kube-proxy/v1.37.0";
 
-/// Starts the proxy of a node whose pods are connected by these means; it ends with the manager, and its rules stay.
-pub(crate) fn start(manager: &Manager, node_name: &str, means: Means, mode: Mode) -> anyhow::Result<()> {
-    let detect_local = match means {
-        Means::BuiltIn => DetectLocal::BridgeInterface(BRIDGE.to_owned()),
-        // Where plugins connect pods is theirs to know; their addresses are usually the node's.
-        Means::Plugins => DetectLocal::NodeCidr,
-        Means::Nothing => return Ok(()),
+/// Starts the proxy of a node with this kind of pod network. It stops when the manager is dropped; its rules stay.
+pub(crate) fn start(
+    manager: &Manager,
+    node_name: &str,
+    kind: PodNetworkKind,
+    mode: Mode,
+) -> anyhow::Result<()> {
+    let detect_local = match kind {
+        PodNetworkKind::BuiltIn => DetectLocal::BridgeInterface(BRIDGE.to_owned()),
+        // The interfaces of CNI plugins are unknown; pod addresses are usually of the node's pod CIDR.
+        PodNetworkKind::Plugins => DetectLocal::NodeCidr,
+        PodNetworkKind::Nothing => return Ok(()),
     };
     let config = Config { detect_local, ..Config::default() }.in_mode(mode);
-    corten_proxy::start(manager, config, node_name).context("starting the service proxy")?;
+    corten_proxy::start(manager, config, node_name).context("cannot start the service proxy")?;
     Ok(())
 }
 
-// As upstream's, a flag that is given twice counts the second time.
+// As with upstream's components, the last of repeated flags counts.
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
 pub(crate) struct Args {
-    /// A KubeProxyConfiguration; flags count before it.
+    /// File with a KubeProxyConfiguration. Flags take precedence over it.
     #[arg(long)]
     config: Option<PathBuf>,
-    /// The server to follow, and who to be.
+    /// Kubeconfig of the API server.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// Remove all rules that a proxy made, in any mode, and end.
+    /// Remove all rules of the proxy, in any mode, and exit.
     #[arg(long, default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     cleanup: bool,
-    /// How rules are made: nftables, or iptables, whose tools have to be installed for it.
+    /// Proxy mode: nftables, or iptables, which needs the iptables tools [default: nftables].
     #[arg(long, value_parser = Mode::of)]
     proxy_mode: Option<Mode>,
-    /// What this node is called [default: the machine's own name].
+    /// Name of the node [default: the host name].
     #[arg(long)]
     hostname_override: Option<String>,
-    /// Where the addresses of pods come from: what comes to Services from elsewhere is masqueraded.
+    /// CIDR of pod IPs, or a dual-stack pair. Traffic to Services from other addresses is masqueraded.
     #[arg(long)]
     cluster_cidr: Option<String>,
-    /// Masquerade everything that is sent to the addresses of Services.
+    /// Masquerade all traffic to cluster IPs.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     masquerade_all: Option<bool>,
-    /// Networks at whose addresses node ports are open, or primary for the Node's own [default: all].
+    /// CIDRs of the addresses that serve node ports, or primary for the Node's own [default: all].
     #[arg(long, value_delimiter = ',')]
     nodeport_addresses: Vec<String>,
-    /// Where health is served; port 0 for nowhere [default: 0.0.0.0:10256].
+    /// Address of the health endpoint; port 0 disables it [default: 0.0.0.0:10256].
     #[arg(long)]
     healthz_bind_address: Option<String>,
-    /// Where metrics are served; port 0 for nowhere [default: 127.0.0.1:10249].
+    /// Address of the metrics endpoint; port 0 disables it [default: 127.0.0.1:10249].
     #[arg(long)]
     metrics_bind_address: Option<String>,
 }
@@ -74,22 +82,24 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     log_to_stderr();
     if args.cleanup {
-        return corten_proxy::clean_up().context("removing rules");
+        return corten_proxy::clean_up().context("cannot remove the rules (run it as root)");
     }
     let config = args.configuration()?;
     let kubeconfig = args.kubeconfig.clone().unwrap_or_else(|| PathBuf::from(&config.kubeconfig));
     let name = Some(config.hostname_override.clone()).filter(|name| !name.is_empty());
     let name = name.unwrap_or_else(host_name);
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
     runtime.block_on(async {
         let stop = StopSignals::install()?;
         let given = Some(kubeconfig.as_path()).filter(|path| !path.as_os_str().is_empty());
         let ready = connect(given, AGENT)?;
-        let same = ready.client.clone();
-        let manager = Manager::new(ready.client, Box::new(move |_| same.clone()), ready.clock);
-        let _proxy = corten_proxy::start(&manager, config, &name).context("starting the service proxy")?;
-        tracing::info!(node = name, "proxying services");
+        let manager = manager_of(&ready.client, &ready.clock);
+        let _proxy = corten_proxy::start(&manager, config, &name)
+            .context("cannot start the service proxy (run it as root)")?;
+        tracing::info!(node = name, "service proxy started");
         stop.wait().await;
         tracing::info!("stopping; rules stay");
         Ok(())
@@ -136,15 +146,15 @@ impl Args {
 
 fn read(path: &Path) -> anyhow::Result<Config> {
     let shown = path.display();
-    let text = std::fs::read(path).with_context(|| format!("reading {shown}"))?;
-    let value = yaml::to_value(&text, &mut Vec::new()).with_context(|| format!("reading {shown}"))?;
-    Config::of(&value).with_context(|| format!("reading {shown}"))
+    let text = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+    let value = yaml::to_value(&text, &mut Vec::new()).with_context(|| format!("cannot read {shown}"))?;
+    Config::of(&value).with_context(|| format!("cannot read {shown}"))
 }
 
-/// The rules that `corten bench` measures.
+/// The proxy's rules, for `corten bench`.
 pub(crate) fn rules(backend: &str, namespace: Namespace) -> anyhow::Result<Box<dyn Rules>> {
     let config = Config::default().in_mode(Mode::of(backend)?);
-    let engine = Engine::open(config, namespace).context("opening the back end")?;
+    let engine = Engine::open(config, namespace).context("cannot open the proxy backend")?;
     Ok(Box::new(Measured { inputs: Mutex::default(), engine }))
 }
 
@@ -154,7 +164,7 @@ struct Measured {
 }
 
 impl Rules for Measured {
-    fn tell(&mut self, services: &[Value], slices: &[Value]) {
+    fn update(&mut self, services: &[Value], slices: &[Value]) {
         let changed = |object: &Value| Change { old: None, new: Some(Arc::new(Object::of(object))) };
         let mut inputs = self.inputs.lock();
         for service in services {
@@ -166,7 +176,7 @@ impl Rules for Measured {
     }
 
     fn write(&mut self) -> anyhow::Result<()> {
-        ensure!(!self.engine.sync(&self.inputs).failed(), "rules could not be written");
+        ensure!(!self.engine.sync(&self.inputs).failed(), "cannot write the rules");
         Ok(())
     }
 }

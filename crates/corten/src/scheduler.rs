@@ -1,4 +1,4 @@
-//! `corten scheduler`: the scheduler alone, against any Kubernetes API server.
+//! `corten scheduler`: the scheduler in a process of its own, against any Kubernetes API server.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -13,13 +13,13 @@ use crate::component::{Component, Flags};
 pub(crate) const AGENT: &str = "kube-scheduler/v1.37.0";
 const SCHEDULER: Component = Component { name: "kube-scheduler", port: 10259, agent: AGENT };
 
-// As upstream's, a flag that is given twice counts the second time.
+// As with upstream's components, the last of repeated flags counts.
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
 pub(crate) struct Args {
     #[command(flatten)]
     flags: Flags,
-    /// A KubeSchedulerConfiguration.
+    /// File with a KubeSchedulerConfiguration.
     #[arg(long)]
     config: Option<PathBuf>,
 }
@@ -37,20 +37,20 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
         let manager = Manager::new(ready.client.clone(), Box::new(move |_| same.clone()), ready.clock);
         // Set once: a process leads once.
         let _ = working.set(corten_scheduler::start(&manager, ready.client, config));
-        tracing::info!("scheduling");
+        tracing::info!("scheduler started");
         Ok(manager)
     })
 }
 
-/// Reads a configuration. What it says about the process, rather than about scheduling, counts like flags.
+/// Reads a configuration. Its settings of the process, rather than of scheduling, become flags.
 fn read(path: &Path, flags: &mut Flags) -> anyhow::Result<Config> {
     let shown = path.display();
-    let text = std::fs::read(path).with_context(|| format!("reading {shown}"))?;
-    let value = yaml::to_value(&text, &mut Vec::new()).with_context(|| format!("reading {shown}"))?;
+    let text = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+    let value = yaml::to_value(&text, &mut Vec::new()).with_context(|| format!("cannot read {shown}"))?;
     let kubeconfig = value.str_at(&["clientConnection", "kubeconfig"]).filter(|path| !path.is_empty());
     flags.kubeconfig = flags.kubeconfig.take().or_else(|| kubeconfig.map(PathBuf::from));
     if value.bool_at(&["leaderElection", "leaderElect"]) == Some(false) {
         flags.leader_elect = false;
     }
-    Config::of(&value).with_context(|| format!("reading {shown}"))
+    Config::of(&value).with_context(|| format!("cannot read {shown}"))
 }

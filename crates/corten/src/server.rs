@@ -1,4 +1,4 @@
-//! `corten server`: everything on this machine, in one process.
+//! `corten server`: API server, controllers, scheduler and a node, in one process.
 
 mod addons;
 mod authentication;
@@ -21,21 +21,20 @@ use corten_client::Client;
 use corten_controllers::{LocalPathOptions, Reserved, SigningOptions};
 use corten_net::Cidr;
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
-use corten_store::{Crew, Store};
+use corten_store::{Store, WorkerThreads};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
-use crate::agent::{self, NodeOptions, Standing};
-use crate::agent_flags::AgentFlags;
 use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
+use crate::node::{self, AgentFlags, Node, NodeCredentials, NodeOptions, network_policy};
 use crate::pod_network::PodNetworkFlags;
 use crate::stop_signals::StopSignals;
-use crate::{network_policy, private, proxy};
+use crate::{agent, hardening, kubeconfig};
 
-use joining::Told;
-pub(crate) use joining::{INVITED, NODE_SETTINGS};
+use joining::JoinSettings;
+pub(crate) use joining::{BOOTSTRAPPERS, NODE_SETTINGS};
 
-/// Parts that can be left out.
+/// Parts that `--disable` can name.
 const PARTS: [&str; 8] = [
     "agent",
     "scheduler",
@@ -47,98 +46,105 @@ const PARTS: [&str; 8] = [
     addons::METRICS_SERVER,
 ];
 
-/// Where the addresses of pods come from: for 256 nodes, and for 8192 if more than that are simulated.
+/// The stack of the runtime's threads. Decoders limit the depth of their input, but the deepest expression that upstream
+/// accepts needs more than the default 2 MB. Only the part that is used takes memory.
+const WORKER_STACK: usize = 16 << 20;
+
+/// The default ranges of pod IPs: for 256 nodes, and for 8192 if more are simulated.
 const CLUSTER_CIDR: &str = "10.244.0.0/16";
 const LARGE_CLUSTER_CIDR: &str = "10.224.0.0/11";
 
-// As upstream's, a flag that is given twice counts the second time.
+// As with upstream's components, the last of repeated flags counts.
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
 pub(crate) struct Args {
-    /// Where everything is kept.
+    /// Data directory of the server and its node.
     #[arg(long, default_value = "/var/lib/corten")]
     data_dir: PathBuf,
-    /// The address to listen on.
+    /// Address to listen on.
     #[arg(long, default_value = "0.0.0.0")]
     bind_address: IpAddr,
-    /// The port to listen on; 0 picks a free one.
+    /// Port to listen on; 0 picks a free one.
     #[arg(long, default_value_t = 6443)]
     secure_port: u16,
-    /// The address pods reach this server at [default: the address this machine is reached at].
+    /// Address of this server for pods and nodes [default: --bind-address, or the address of the default route].
     #[arg(long)]
     advertise_address: Option<IpAddr>,
-    /// How other nodes reach the node of this process: an address, or one of each family [default: the advertised address,
-    /// and that of the other family in a cluster of both].
+    /// Further names and addresses in the API server's serving certificate; may be repeated.
+    #[arg(long, value_delimiter = ',', value_name = "HOST", value_parser = parse_host)]
+    tls_san: Vec<String>,
+    /// IP address of this machine's node, or a dual-stack pair [default: the advertised address, and in a dual-stack cluster
+    /// that of the other family].
     #[arg(long, value_delimiter = ',')]
     node_ip: Vec<IpAddr>,
-    /// Where cluster IPs come from: a range, or one of each family.
+    /// CIDR for the cluster IPs of Services, or a dual-stack pair.
     #[arg(long, default_value = "10.96.0.0/12", value_parser = ServiceRanges::parse)]
     service_cluster_ip_range: ServiceRanges,
-    /// Where node ports come from.
+    /// Port range for Services of type NodePort.
     #[arg(long, default_value = "30000-32767", value_parser = PortRange::parse)]
     service_node_port_range: PortRange,
-    /// How many reading requests are worked on at once; 0 for no limit.
+    /// Maximum number of non-mutating requests in flight; 0 for no limit.
     #[arg(long, default_value_t = 400)]
     max_requests_inflight: usize,
-    /// How many changing requests are worked on at once; 0 for no limit.
+    /// Maximum number of mutating requests in flight; 0 for no limit.
     #[arg(long, default_value_t = 200)]
     max_mutating_requests_inflight: usize,
-    /// How long a request may take that is not a watch, such as 1m or 30s.
+    /// Timeout of requests other than watches, such as 1m or 30s.
     #[arg(long, default_value = "1m0s", value_parser = parse_duration)]
     request_timeout: Duration,
-    /// How many seconds a watch lasts at least.
+    /// Minimum duration of a watch in seconds.
     #[arg(long, default_value_t = 1800)]
     min_request_timeout: u64,
-    /// Where to write a kubeconfig for the administrator [default: DATA_DIR/admin.kubeconfig].
+    /// File to write the administrator's kubeconfig to [default: DATA_DIR/admin.kubeconfig].
     #[arg(long)]
     write_kubeconfig: Option<PathBuf>,
-    /// Parts not to run: agent, scheduler, controller-manager, proxy, dns, network-policy, local-storage,
+    /// Components to disable: agent, scheduler, controller-manager, proxy, dns, network-policy, local-storage,
     /// metrics-server.
     #[arg(long, value_delimiter = ',')]
     disable: Vec<String>,
-    /// Where the volumes of the storage class local-path are on every node [default: DATA_DIR/storage].
+    /// Directory on every node for the volumes of the storage class local-path [default: DATA_DIR/storage].
     #[arg(long)]
     default_local_storage_path: Option<PathBuf>,
-    /// What the node of this machine is called [default: the machine's own name].
+    /// Name of this machine's node [default: the host name].
     #[arg(long)]
     node_name: Option<String>,
-    /// Where the kubelet's own API is served; 0 picks a free port.
+    /// Port of the kubelet's API; 0 picks a free one.
     #[arg(long, default_value_t = 10250)]
     kubelet_port: u16,
     #[command(flatten)]
     pod_network: PodNetworkFlags,
-    /// How packets travel between nodes: vxlan, or direct on a network that lets foreign addresses pass.
+    /// Backend of the pod network between nodes: vxlan, or direct on a network that routes pod addresses.
     #[arg(long, default_value = "vxlan", value_parser = ["vxlan", "direct"])]
     pod_network_backend: String,
-    /// Where pods ask for names: an address, or one of each family [default: the tenth of each range of cluster IPs].
+    /// Cluster IP of the DNS Service, or a dual-stack pair [default: the tenth address of each Service CIDR].
     #[arg(long, value_delimiter = ',')]
     cluster_dns: Vec<IpAddr>,
-    /// The domain that the names of services end in.
+    /// DNS domain of the cluster.
     #[arg(long, default_value = "cluster.local")]
     cluster_domain: String,
-    /// How many nodes to simulate: they exist only in the API, and their pods become ready or complete without
+    /// Number of simulated nodes: they exist only in the API, and their pods become ready or complete without
     /// running.
     #[arg(long, default_value_t = 0)]
     simulated_nodes: usize,
-    /// API versions to turn on or off, such as api/beta=true,batch/v1=false.
+    /// API versions to enable or disable, such as api/beta=true,batch/v1=false.
     #[arg(long, default_value = "", value_parser = RuntimeConfig::parse)]
     runtime_config: RuntimeConfig,
-    /// Who decides whether a request may be done, asked in order: Node, RBAC, AlwaysAllow, AlwaysDeny.
+    /// Authorizers in order: Node, RBAC, AlwaysAllow, AlwaysDeny.
     #[arg(long, default_value = "Node,RBAC", value_parser = AuthorizationModes::parse)]
     authorization_mode: AuthorizationModes,
-    /// Admission plugins to turn on beyond those that are on by default.
+    /// Admission plugins to enable in addition to the default ones.
     #[arg(long, value_delimiter = ',')]
     enable_admission_plugins: Vec<String>,
-    /// Admission plugins to turn off although they are on by default.
+    /// Admission plugins to disable although they are enabled by default.
     #[arg(long, value_delimiter = ',')]
     disable_admission_plugins: Vec<String>,
-    /// How many seconds pods that say nothing of it stay on a node that is not ready.
+    /// Seconds that pods tolerate the taint not-ready:NoExecute, unless they have a toleration of their own.
     #[arg(long, default_value_t = 300)]
     default_not_ready_toleration_seconds: i64,
-    /// How many seconds pods that say nothing of it stay on a node that cannot be reached.
+    /// Seconds that pods tolerate the taint unreachable:NoExecute, unless they have a toleration of their own.
     #[arg(long, default_value_t = 300)]
     default_unreachable_toleration_seconds: i64,
-    /// Start although acknowledged writes are damaged or missing; what can be read is kept.
+    /// Start although acknowledged writes are damaged or missing; readable data is kept.
     #[arg(long)]
     accept_data_loss: bool,
     #[command(flatten)]
@@ -154,7 +160,12 @@ impl Args {
         !self.disable.iter().any(|disabled| disabled == part)
     }
 
-    /// Where pods ask for names.
+    /// True if this process runs a node. Simulated nodes take its place.
+    fn runs_node(&self) -> bool {
+        self.runs("agent") && self.simulated_nodes == 0
+    }
+
+    /// The addresses of the cluster's DNS service.
     fn cluster_dns(&self) -> Vec<IpAddr> {
         if !self.cluster_dns.is_empty() {
             return self.cluster_dns.clone();
@@ -164,29 +175,30 @@ impl Args {
         ranges.filter_map(|range| range.nth(10)).collect()
     }
 
-    /// What the node of this process has to be told.
+    /// The settings of the node in this process.
     fn node_options(&self, advertised: IpAddr) -> NodeOptions {
         let address = self.node_ip.first().copied().unwrap_or(advertised);
         NodeOptions {
-            name: self.node_name.clone().unwrap_or_else(agent::host_name),
+            name: self.node_name.clone().unwrap_or_else(node::host_name),
             address,
-            second_address: agent::second_address(&self.node_ip, address, &self.cluster_dns()),
+            second_address: node::second_address(&self.node_ip, address, &self.cluster_dns()),
             port: self.kubelet_port,
             data_dir: std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone()),
             pod_network: self.pod_network.clone(),
             cluster_dns: self.cluster_dns(),
             cluster_domain: self.cluster_domain.clone(),
-            // Pods that reach nobody ask nobody.
+            // Pods without a network need no DNS server.
             dns: self.runs("dns") && self.pod_network.connects(),
             network_policy: self.runs(network_policy::PART),
+            proxy: self.runs("proxy"),
             between: agent::between(&self.pod_network_backend),
             flags: self.node.clone(),
         }
     }
 
-    /// What machines that join have to be told.
-    fn told(&self, server: SocketAddr, authority_pem: &str) -> Told {
-        Told {
+    /// The settings for machines that join.
+    fn join_settings(&self, server: SocketAddr, authority_pem: &str) -> JoinSettings {
+        JoinSettings {
             server: format!("https://{server}"),
             authority_pem: authority_pem.to_owned(),
             cluster_dns: self.cluster_dns(),
@@ -196,7 +208,7 @@ impl Args {
         }
     }
 
-    /// What no node is certified as: the API server's own names and addresses, and the cluster's.
+    /// The names and addresses that no kubelet serving certificate may have: the API server's own and the cluster's.
     fn reserved_names(&self) -> Reserved {
         let own = names_of_this_machine(self);
         Reserved {
@@ -206,11 +218,11 @@ impl Args {
         }
     }
 
-    /// What controllers have to be told.
+    /// The settings of the controllers.
     fn controller_options(&self, pki: &ServerPki) -> anyhow::Result<corten_controllers::Options> {
         let storage =
             self.default_local_storage_path.clone().unwrap_or_else(|| self.data_dir.join("storage"));
-        // Nodes know no working directory.
+        // Nodes do not share this process' working directory.
         let directory = std::path::absolute(&storage).unwrap_or(storage).display().to_string();
         let authority = controller_manager::of_authority(pki.authority.clone());
         let mut options = corten_controllers::Options {
@@ -231,19 +243,23 @@ impl Args {
 pub(crate) fn run(args: Args, flags: Vec<(String, String)>) -> anyhow::Result<()> {
     let started = Instant::now();
     if let Some(unknown) = args.disable.iter().find(|part| !PARTS.contains(&part.as_str())) {
-        bail!("--disable: there is no part called {unknown}; parts are {}", PARTS.join(", "));
+        bail!("--disable: there is no component {unknown}; choose from {}", PARTS.join(", "));
     }
-    agent::check_node_ip(&args.node_ip)?;
+    node::check_node_ip(&args.node_ip)?;
+    if args.runs_node() {
+        hardening::require_root("`corten server` as root, or without its node with --disable=agent")?;
+    }
     log_to_stderr();
-    let crew = Arc::new(Crew::default());
-    let (resting, going_on) = (crew.clone(), crew.clone());
+    let threads = Arc::new(WorkerThreads::default());
+    let (parked, unparked) = (threads.clone(), threads.clone());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .on_thread_park(move || resting.rests())
-        .on_thread_unpark(move || going_on.goes_on())
+        .thread_stack_size(WORKER_STACK)
+        .on_thread_park(move || parked.parked())
+        .on_thread_unpark(move || unparked.unparked())
         .build()
-        .context("starting the runtime")?;
-    runtime.block_on(serve(args, flags, started, crew))
+        .context("cannot start the async runtime")?;
+    runtime.block_on(serve(args, flags, started, threads))
 }
 
 pub(crate) fn log_to_stderr() {
@@ -260,9 +276,9 @@ async fn serve(
     args: Args,
     flags: Vec<(String, String)>,
     started: Instant,
-    crew: Arc<Crew>,
+    threads: Arc<WorkerThreads>,
 ) -> anyhow::Result<()> {
-    // Taken over first: a signal that comes during the start is not lost.
+    // Installed first, so that a signal during the start is not lost.
     let stop = StopSignals::install()?;
     let mut admission_plugins =
         AdmissionPlugins::new(&args.enable_admission_plugins, &args.disable_admission_plugins)
@@ -272,20 +288,20 @@ async fn serve(
         unreachable: args.default_unreachable_toleration_seconds,
     };
     let data_dir = &args.data_dir;
-    private::data_directory(data_dir)?;
-    let (store, pki) = open(data_dir, &args, crew)?;
+    hardening::prepare_data_directory(data_dir)?;
+    let (store, pki) = open(data_dir, &args, threads)?;
     let address = SocketAddr::new(args.bind_address, args.secure_port);
     let listener = TcpListener::bind(address)
         .await
-        .with_context(|| format!("listening on {address}; --secure-port 0 picks a free port"))?;
-    let port = listener.local_addr().context("reading the listening address")?.port();
+        .with_context(|| format!("cannot listen on {address} (--secure-port 0 picks a free port)"))?;
+    let port = listener.local_addr().context("cannot read the listening address")?.port();
     let host =
         if args.bind_address.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { args.bind_address };
     let advertised = SocketAddr::new(host, port);
     let endpoint = endpoint_address(&args)?.map(|address| SocketAddr::new(address, port));
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
     let controllers = args.controller_options(&pki)?;
-    let node = args.node_options(endpoint.map_or(host, |endpoint| endpoint.ip()));
+    let node = args.runs_node().then(|| args.node_options(endpoint.map_or(host, |endpoint| endpoint.ip())));
     let authority = pki.authority.clone();
     let options = Options {
         authentication: args.authentication.options(&pki)?,
@@ -304,15 +320,17 @@ async fn serve(
         resource_metrics: args.runs(addons::METRICS_SERVER),
         flags,
     };
-    let running = corten_apiserver::start(options).await.context("starting the API server")?;
+    let running = corten_apiserver::start(options).await.context("cannot start the API server")?;
     let administrator = Client::new(running.transport("system:admin", &["system:masters"]), "corten");
     let names = if args.runs("dns") { args.cluster_dns() } else { Vec::new() };
-    node_network::install(&administrator, &names).await;
-    joining::install(&administrator, &args.told(endpoint.unwrap_or(advertised), authority.pem())).await;
+    let own_node = node.as_ref().map(|node| node.name.as_str());
+    node_network::install(&administrator, &names, own_node).await;
+    joining::install(&administrator, &args.join_settings(endpoint.unwrap_or(advertised), authority.pem()))
+        .await;
     addons::install(&administrator, |addon| args.runs(addon)).await;
-    let kubeconfig = args.write_kubeconfig.clone().unwrap_or_else(|| data_dir.join("admin.kubeconfig"));
+    let kubeconfig = kubeconfig::record_admin_path(data_dir, args.write_kubeconfig.as_deref())?;
     write_kubeconfig(&kubeconfig, &credentials, KubeconfigNames::default())
-        .context("writing the kubeconfig")?;
+        .with_context(|| format!("cannot write kubeconfig {}", kubeconfig.display()))?;
     tracing::info!(
         url = credentials.server,
         ready_ms = started.elapsed().as_millis() as u64,
@@ -328,35 +346,40 @@ async fn serve(
     if args.runs("dns") && args.runs("controller-manager") {
         controllers.run(corten_dns::NodeEndpoints);
     }
-    if args.runs("agent") && args.simulated_nodes == 0 {
-        let (name, means, mode) = (node.name.clone(), node.pod_network.means(), node.flags.proxy_mode);
-        let standing = Standing::beside(&running, &authority, &node)?;
-        agent::start(&controllers, standing, node).await.context("starting the node")?;
-        if args.runs("proxy") {
-            proxy::start(&controllers, &name, means, mode)?;
+    let node = match node {
+        Some(options) => {
+            let credentials = NodeCredentials::in_process(&running, &authority, &options)?;
+            Some(Node::start(credentials, options).await.context("cannot start the node")?)
         }
-    }
+        None => None,
+    };
     stop.wait().await;
     tracing::info!("stopping");
+    drop(node);
     drop(controllers);
     running.stop().await;
     tracing::info!("stopped");
     Ok(())
 }
 
-/// The store and the certificates, made side by side.
-fn open(data_dir: &Path, args: &Args, crew: Arc<Crew>) -> anyhow::Result<(Store, ServerPki)> {
+/// Opens the store, and concurrently loads or creates the certificates.
+fn open(data_dir: &Path, args: &Args, threads: Arc<WorkerThreads>) -> anyhow::Result<(Store, ServerPki)> {
     let sans = names_of_this_machine(args);
     let pki_dir = data_dir.join("pki");
     let fresh = !pki_dir.exists();
-    tracing::info!(data_dir = %data_dir.display(), fresh, "opening");
+    tracing::info!(data_dir = %data_dir.display(), fresh, "opening data directory");
     let defaults = corten_store::Options::default();
-    let options = corten_store::Options { accept_loss: args.accept_data_loss, crew: Some(crew), ..defaults };
+    let options = corten_store::Options {
+        accept_loss: args.accept_data_loss,
+        worker_threads: Some(threads),
+        ..defaults
+    };
     std::thread::scope(|scope| {
         let pki = scope.spawn(|| ServerPki::load_or_create(&pki_dir, &sans, SystemTime::now()));
-        let store = Store::open(&data_dir.join("store"), options).context("opening the store")?;
-        let pki = pki.join().map_err(|_| anyhow::anyhow!("making certificates failed"))?;
-        Ok((store, pki.context("preparing certificates")?))
+        let store = Store::open(&data_dir.join("store"), options).context("cannot open the store")?;
+        let pki =
+            pki.join().map_err(|_| anyhow::anyhow!("the thread that prepares certificates panicked"))?;
+        Ok((store, pki.context("cannot prepare certificates")?))
     })
 }
 
@@ -374,11 +397,11 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let seconds = go_duration(text)?;
     match Duration::try_from_secs_f64(seconds) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err(format!("{text:?} is no time to wait; give one such as 30s or 1m30s")),
+        _ => Err(format!("{text:?} is not a duration; give one such as 30s or 1m30s")),
     }
 }
 
-/// Where pods reach this server. Nowhere, if this machine is on no network.
+/// The address of this server for pods and nodes; none if this machine has no network.
 fn endpoint_address(args: &Args) -> anyhow::Result<Option<IpAddr>> {
     match args.advertise_address {
         Some(address) if address.is_loopback() || address.is_unspecified() => {
@@ -392,8 +415,8 @@ fn endpoint_address(args: &Args) -> anyhow::Result<Option<IpAddr>> {
     }
 }
 
-/// The address this machine would be seen with from elsewhere. Nothing is sent: choosing a peer is enough
-/// for the kernel to choose an address.
+/// The source address of packets by the default route. Nothing is sent: connecting a UDP socket is enough for the
+/// kernel to choose an address.
 pub(crate) fn outward_address(ipv6: bool) -> Option<IpAddr> {
     let elsewhere: SocketAddr = if ipv6 {
         (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 9).into()
@@ -410,20 +433,50 @@ pub(crate) fn outward_address(ipv6: bool) -> Option<IpAddr> {
 fn names_of_this_machine(args: &Args) -> Sans {
     let service = args.service_cluster_ip_range.first_address();
     let mut sans = Sans::apiserver(service).with_address(args.bind_address);
-    // An address that cannot be advertised is refused later, with its reason.
+    // An address that cannot be advertised is rejected later, with the reason.
     if let Ok(Some(address)) = endpoint_address(args) {
         sans = sans.with_address(address);
     }
     if let Ok(name) = std::fs::read_to_string("/proc/sys/kernel/hostname") {
-        // An odd hostname is no reason not to start.
+        // A host name that no certificate can hold does not prevent the start.
         sans = sans.clone().with_host(name.trim()).unwrap_or(sans);
     }
-    sans
+    // The hosts were checked when the flags were parsed.
+    args.tls_san.iter().fold(sans, |sans, host| sans.clone().with_host(host).unwrap_or(sans))
+}
+
+/// A host that a certificate can hold.
+fn parse_host(text: &str) -> Result<String, String> {
+    Sans::default().with_host(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        server: Args,
+    }
+
+    fn parse(flags: &[&str]) -> Result<Args, clap::Error> {
+        let flags = ["corten"].into_iter().chain(flags.iter().copied());
+        Command::try_parse_from(flags).map(|command| command.server)
+    }
+
+    #[test]
+    fn the_certificate_has_the_hosts_of_tls_san() {
+        let args = parse(&["--tls-san=Api.example.com,192.0.2.9", "--tls-san", "2001:db8::9"]).unwrap();
+        let sans = names_of_this_machine(&args);
+        assert!(sans.names().any(|name| name == "api.example.com"), "{sans:?}");
+        for address in ["192.0.2.9", "2001:db8::9"] {
+            assert!(sans.addresses().any(|known| known.to_string() == address), "{sans:?}");
+        }
+        assert!(parse(&["--tls-san=not_a host"]).is_err());
+    }
 
     #[test]
     fn durations() {

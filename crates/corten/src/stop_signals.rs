@@ -1,14 +1,14 @@
-//! What a command that runs until it is told to stop does meanwhile.
+//! The signals that stop a command, SIGTERM and SIGINT.
 
 use std::time::Duration;
 
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// How long starting takes at most, with everything that follows from it.
+/// The time in which a start is complete, with its follow-up work.
 const SETTLED: Duration = Duration::from_secs(5);
 
-/// SIGTERM and SIGINT, once anybody waits for them.
+/// Handlers of SIGTERM and SIGINT.
 pub(crate) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
@@ -17,18 +17,18 @@ pub(crate) struct StopSignals {
 impl StopSignals {
     pub(crate) fn install() -> anyhow::Result<StopSignals> {
         Ok(StopSignals {
-            terminate: signal(SignalKind::terminate()).context("listening for SIGTERM")?,
-            interrupt: signal(SignalKind::interrupt()).context("listening for SIGINT")?,
+            terminate: signal(SignalKind::terminate()).context("cannot handle SIGTERM")?,
+            interrupt: signal(SignalKind::interrupt()).context("cannot handle SIGINT")?,
         })
     }
 
-    /// Waits for either. What only starting needed is given back on the way.
+    /// Waits for either signal. Once the start is complete, memory that only the start needed is released.
     pub(crate) async fn wait(mut self) {
         if tokio::time::timeout(SETTLED, self.either()).await.is_ok() {
             return;
         }
         if let Err(error) = corten_sys::memory::forget_code() {
-            tracing::debug!(%error, "code stays in memory");
+            tracing::debug!(err = %error, "cannot release memory used during startup");
         }
         self.either().await;
     }

@@ -1,4 +1,4 @@
-//! `corten token`: invitations to the cluster, which are bootstrap tokens.
+//! `corten token`: creates, lists and deletes the bootstrap tokens with which machines join the cluster.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,11 +12,12 @@ use corten_api::{Value, time, value};
 use corten_apiserver::go_duration;
 use corten_base::Clock;
 use corten_client::{Client, DeleteOptions, Key, Remote, kinds};
-use corten_pki::{Credentials, parse_kubeconfig};
+use corten_pki::Credentials;
 use jiff::Timestamp;
 
 use crate::join::{Invitation, fingerprint};
-use crate::server::{INVITED, node_network};
+use crate::kubeconfig;
+use crate::server::{BOOTSTRAPPERS, node_network};
 
 const NAMESPACE: &str = "kube-system";
 const PREFIX: &str = "bootstrap-token-";
@@ -26,22 +27,22 @@ const USAGE: &str = "usage-bootstrap-";
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    command: What,
-    /// The data directory of the server on this machine.
+    command: Command,
+    /// Data directory of the server on this machine.
     #[arg(long, default_value = "/var/lib/corten", global = true)]
     data_dir: PathBuf,
-    /// The administrator's kubeconfig [default: DATA_DIR/admin.kubeconfig].
+    /// Kubeconfig of the administrator [default: the one that the server of the data directory wrote].
     #[arg(long, global = true)]
     kubeconfig: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
-enum What {
-    /// Make a token and print it.
+enum Command {
+    /// Create a token and print it.
     Create(CreateArgs),
-    /// Show all tokens.
+    /// List all tokens.
     List,
-    /// Take tokens back, by id or whole.
+    /// Delete tokens, by ID or by the whole token.
     Delete {
         #[arg(required = true)]
         tokens: Vec<String>,
@@ -50,40 +51,40 @@ enum What {
 
 #[derive(clap::Args)]
 struct CreateArgs {
-    /// Which token to make, such as abcdef.0123456789abcdef [default: one by chance].
+    /// Token to create, such as abcdef.0123456789abcdef [default: random].
     token: Option<String>,
-    /// How long it is good for, such as 2h; 0 for good.
+    /// Lifetime of the token, such as 2h; 0 for a token that never expires.
     #[arg(long, default_value = "24h0m0s")]
     ttl: String,
-    /// What it is good for.
+    /// Usages of the token.
     #[arg(long, value_delimiter = ',', default_value = "signing,authentication", value_parser = ["signing", "authentication"])]
     usages: Vec<String>,
-    /// The groups of who shows it.
-    #[arg(long, value_delimiter = ',', default_value = INVITED)]
+    /// Groups of users who authenticate with the token.
+    #[arg(long, value_delimiter = ',', default_value = BOOTSTRAPPERS)]
     groups: Vec<String>,
-    /// What it is for, for people.
+    /// Description of the token's purpose.
     #[arg(long, default_value = "")]
     description: String,
-    /// Print the whole command that joins a machine.
+    /// Print the whole command with which a machine joins.
     #[arg(long)]
     print_join_command: bool,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
     runtime.block_on(async {
-        let path = args.kubeconfig.unwrap_or_else(|| args.data_dir.join("admin.kubeconfig"));
-        let text = std::fs::read_to_string(&path)
-            .with_context(|| format!("reading {}; --kubeconfig names another", path.display()))?;
-        let credentials = parse_kubeconfig(&text).with_context(|| format!("reading {}", path.display()))?;
+        let path = args.kubeconfig.unwrap_or_else(|| kubeconfig::admin_path(&args.data_dir));
+        let credentials = kubeconfig::read(&path)?;
         let remote =
-            Remote::new(&credentials).with_context(|| format!("preparing for {}", credentials.server))?;
+            Remote::new(&credentials).with_context(|| format!("cannot connect to {}", credentials.server))?;
         let client = Client::new(Arc::new(remote), "corten");
         match args.command {
-            What::Create(args) => create(&client, &credentials, &args).await,
-            What::List => list(&client).await,
-            What::Delete { tokens } => delete(&client, &tokens).await,
+            Command::Create(args) => create(&client, &credentials, &args).await,
+            Command::List => list(&client).await,
+            Command::Delete { tokens } => delete(&client, &tokens).await,
         }
     })
 }
@@ -93,25 +94,27 @@ async fn create(client: &Client, credentials: &Credentials, args: &CreateArgs) -
         Some(token) => token.clone(),
         None => random()?,
     };
-    let invitation = Invitation::parse(&token, &[]).context("this cannot be a token")?;
+    let invitation = Invitation::parse(&token, &[]).context("invalid token")?;
     let expiration = match ttl(&args.ttl)? {
-        Some(ttl) => Some(Clock::real().now().checked_add(ttl).context("--ttl: that is too long")?),
+        Some(ttl) => Some(Clock::real().now().checked_add(ttl).context("--ttl is too long")?),
         None => None,
     };
     let secret = secret(&invitation, args, expiration);
-    client.create(&kinds::SECRETS, &secret).await.context("making the token")?;
-    node_network::let_nodes_read(client).await.context("letting nodes read what their networks need")?;
+    client.create(&kinds::SECRETS, &secret).await.context("cannot create the token")?;
+    node_network::authorize_all_nodes(client)
+        .await
+        .context("cannot reconcile the role of the node network")?;
     let whole = format!("K10{}::{}", fingerprint(&credentials.ca_pem), invitation.bearer());
     if args.print_join_command {
-        println!("corten agent --server {} --token {whole}", reached_at(client, credentials).await);
+        println!("corten agent --server {} --token {whole}", server_url(client, credentials).await);
     } else {
         println!("{whole}");
     }
     Ok(())
 }
 
-/// Where other machines reach the server.
-async fn reached_at(client: &Client, credentials: &Credentials) -> String {
+/// The server's URL for other machines.
+async fn server_url(client: &Client, credentials: &Credentials) -> String {
     let map = client.get(&kinds::CONFIG_MAPS, &Key::new("kube-public", "cluster-info")).await;
     let text = map.ok().and_then(|map| map.str_at(&["data", "kubeconfig"]).map(str::to_owned));
     let server = text.as_deref().and_then(|text| {
@@ -142,18 +145,18 @@ fn secret(invitation: &Invitation, args: &CreateArgs, expiration: Option<Timesta
     secret
 }
 
-/// How long a token is good for; `None` is for good.
+/// Parses a lifetime; `None` is a token that never expires.
 fn ttl(text: &str) -> anyhow::Result<Option<Duration>> {
     let seconds = if text == "0" { Ok(0.0) } else { go_duration(text) };
     let seconds = seconds.map_err(|error| anyhow::anyhow!("--ttl: {error}"))?;
-    let ttl = Duration::try_from_secs_f64(seconds).context("--ttl: give a time such as 24h, or 0")?;
+    let ttl = Duration::try_from_secs_f64(seconds).context("--ttl: give a duration such as 24h, or 0")?;
     Ok((!ttl.is_zero()).then_some(ttl))
 }
 
 async fn list(client: &Client) -> anyhow::Result<()> {
     let secrets = client
         .read("/api/v1/namespaces/kube-system/secrets?fieldSelector=type%3Dbootstrap.kubernetes.io%2Ftoken");
-    let secrets = secrets.await.context("reading tokens")?;
+    let secrets = secrets.await.context("cannot list tokens")?;
     let now = Clock::real().now();
     let mut rows =
         vec![["TOKEN", "TTL", "EXPIRES", "USAGES", "DESCRIPTION", "EXTRA GROUPS"].map(str::to_owned)];
@@ -179,7 +182,7 @@ fn row(secret: &Value, now: Timestamp) -> [String; 6] {
         .filter(|usage| data(&format!("{USAGE}{usage}")) == "true")
         .collect();
     [
-        // Whoever may list tokens may read them anyway; only their ids are shown to whoever looks over a shoulder.
+        // Only the ID, so that a terminal does not show secrets. Users who may list tokens may read them anyway.
         data("token-id"),
         left,
         if expiration.is_empty() { "<never>".to_owned() } else { expiration },
@@ -189,7 +192,7 @@ fn row(secret: &Value, now: Timestamp) -> [String; 6] {
     ]
 }
 
-/// The largest unit of a time that is not over.
+/// A duration in its largest unit.
 fn short(seconds: i64) -> String {
     match seconds {
         0..120 => format!("{seconds}s"),
@@ -215,21 +218,21 @@ async fn delete(client: &Client, tokens: &[String]) -> anyhow::Result<()> {
         let bare = token.rsplit("::").next().unwrap_or(token);
         let id = bare.split('.').next().unwrap_or(bare);
         if id.len() != 6 {
-            bail!("{token:?} is neither a token nor the id of one; give one such as abcdef");
+            bail!("{token:?} is neither a token nor a token ID; give one such as abcdef");
         }
         let key = Key::new(NAMESPACE, format!("{PREFIX}{id}"));
         let deleted = client.delete(&kinds::SECRETS, &key, &DeleteOptions::default()).await;
-        deleted.with_context(|| format!("deleting the token {id}"))?;
+        deleted.with_context(|| format!("cannot delete token {id}"))?;
         println!("bootstrap token {id:?} deleted");
     }
     Ok(())
 }
 
-/// Letters and digits by chance.
+/// A random token.
 fn random() -> anyhow::Result<String> {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let mut bytes = [0; 22];
-    getrandom::fill(&mut bytes).context("asking for chance")?;
+    getrandom::fill(&mut bytes).context("cannot read random numbers")?;
     let text: String = bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect();
     Ok(format!("{}.{}", &text[..6], &text[6..]))
 }
@@ -239,14 +242,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_by_chance_are_tokens() {
+    fn random_tokens_are_valid_and_differ() {
         let (one, other) = (random().unwrap(), random().unwrap());
         assert_ne!(one, other);
         assert!(Invitation::parse(&one, &[]).is_ok(), "{one}");
     }
 
     #[test]
-    fn times_are_read_and_shown() {
+    fn lifetimes_are_parsed_and_printed() {
         assert_eq!(ttl("24h0m0s").unwrap(), Some(Duration::from_secs(86_400)));
         assert_eq!((ttl("0").unwrap(), ttl("0s").unwrap()), (None, None));
         assert!(ttl("soon").is_err());
@@ -254,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_lined_up() {
+    fn table_columns_are_aligned() {
         let rows =
             [["a", "b", "c", "d", "e", "f"], ["long", "", "", "", "", ""]].map(|row| row.map(str::to_owned));
         assert_eq!(table(&rows), "a      b   c   d   e   f\nlong\n");

@@ -1,5 +1,5 @@
 //! Writes the descriptions that `corten-descriptions` embeds: `descriptions.bin`, the deflated blocks, and
-//! `blocks.rs`, a table of where each lies.
+//! `blocks.rs`, a table of their positions.
 //!
 //! Takes the JSON schema of every type of `k8s-openapi`, and keeps of each only its own description and those of its
 //! fields. `k8s-openapi` has one generic list type without a schema, so lists are described here.
@@ -49,6 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (group, _) = split(&listable.type_name)?;
         describe_list(groups.entry(group.to_owned()).or_default(), listable);
     }
+    describe_watch_event(groups.entry("io.k8s.apimachinery.pkg.apis.meta.v1".to_owned()).or_default());
     write_blocks(&groups)
 }
 
@@ -80,6 +81,13 @@ fn describe_list(group: &mut Group, listable: &Listable) {
             group.insert(((*list_kind).to_owned(), field.to_owned()), same);
         }
     }
+}
+
+/// The object of `k8s-openapi`'s watch event is generic, and has no description.
+fn describe_watch_event(group: &mut Group) {
+    let text = "The object after the change, or its last state if it was deleted. With type BOOKMARK only its resource \
+                version is meaningful; with type ERROR it is usually a Status.";
+    group.entry(("WatchEvent".to_owned(), "object".to_owned())).or_insert_with(|| text.to_owned());
 }
 
 fn write_blocks(groups: &BTreeMap<String, Group>) -> Result<(), Box<dyn Error>> {

@@ -6,9 +6,9 @@
 //!
 //! Invariants:
 //! - Nothing is cached. Memory is held only as long as a [`GroupDescriptions`] is.
-//! - Asking for what is not described is not an error: the answer is `None`.
+//! - A type or field without a description is not an error: the result is `None`.
 //!
-//! This crate knows prose only. What types and fields there are, and of what shape, is `corten-api`'s to say.
+//! This crate contains texts only. The types and fields themselves are defined in `corten-api`.
 
 mod format;
 
@@ -19,7 +19,7 @@ use flate2::read::DeflateDecoder;
 
 use format::{RECORD_END, UNIT_END};
 
-/// Where the block of one group and version lies in [`BLOB`].
+/// The position of the block of one group and version in [`BLOB`].
 struct Block {
     group: &'static str,
     start: usize,
@@ -68,17 +68,17 @@ pub fn of_group(group: &str) -> GroupDescriptions {
 pub struct GroupDescriptions {
     group: &'static str,
     text: String,
-    /// Where each record lies in `text`, without its end mark.
+    /// The position of each record in `text`, without its end mark.
     records: Vec<Range<usize>>,
 }
 
 impl GroupDescriptions {
-    /// What a type is.
+    /// The description of a type.
     pub fn of_type(&self, type_name: &str) -> Option<&str> {
         self.find(type_name, "")
     }
 
-    /// What a field of a type, by its JSON name, is. Fields that upstream leaves undescribed have none.
+    /// The description of a field of a type, by its JSON name. Fields that upstream leaves undescribed have none.
     pub fn of_field(&self, type_name: &str, field: &str) -> Option<&str> {
         if field.is_empty() { None } else { self.find(type_name, field) }
     }

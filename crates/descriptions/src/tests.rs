@@ -1,4 +1,4 @@
-//! What clients ask for is there, and every block can be read.
+//! The descriptions that clients request exist, and every block can be decoded.
 
 use super::{BLOCKS, GroupDescriptions, group_of, groups, of_group, types};
 
@@ -58,7 +58,7 @@ fn a_type_is_found_by_its_full_name_and_by_its_name_within_the_group() {
 }
 
 #[test]
-fn what_is_not_described_is_none() {
+fn missing_descriptions_are_none() {
     let core = of_group(CORE);
     let nothing: [(&GroupDescriptions, &str, &str); 4] = [
         (&core, "Pod", "nosuch"),

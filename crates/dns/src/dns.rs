@@ -1,4 +1,4 @@
-//! The server of names, apart from its sockets: what a message is answered with.
+//! The DNS server without its sockets: computes the response to a message.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
@@ -6,10 +6,10 @@ use std::time::Instant;
 use corten_base::Clock;
 use parking_lot::RwLock;
 
-use crate::cache::addressed;
+use crate::cache::readdressed;
 use crate::forward::{Forwarder, Over};
 use crate::message::{Answer, Code, Data, Limit, Query, Unanswerable, read};
-use crate::metrics::{Asked, Metrics, Part};
+use crate::metrics::{Exchange, Metrics, Part};
 use crate::resolve::{Domain, Resolved, resolve};
 use crate::resolvers::Resolvers;
 use crate::zone::Zone;
@@ -18,38 +18,38 @@ use crate::{Error, Name, Options};
 pub struct Dns {
     domain: Domain,
     pub(crate) zone: RwLock<Zone>,
-    /// Whether everything there was at the start has been seen.
+    /// True once the caches have synced.
     synced: AtomicBool,
-    /// When the zone last changed, in seconds.
+    /// The time of the zone's last change, in seconds: the serial of its SOA record.
     serial: AtomicU32,
     forwarder: Forwarder,
     pub(crate) metrics: Metrics,
     clock: Clock,
 }
 
-/// How a message came.
+/// The transport and the time of a query.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Came {
+pub(crate) struct Received {
     pub(crate) over: Over,
     pub(crate) ipv6: bool,
     pub(crate) at: Instant,
 }
 
-/// What is known of an answer at once.
-pub(crate) enum Now {
+/// The response, if it can be given from memory.
+pub(crate) enum Immediate {
     Reply(Vec<u8>),
-    /// None is due.
-    Silence,
-    /// It has to be asked for.
-    Later(Later),
+    /// The message gets no response.
+    Ignore,
+    /// A resolver has to be queried first.
+    Pending(Pending),
 }
 
-/// A question that somebody else has to be asked about.
-pub(crate) struct Later {
+/// A query whose response needs an upstream resolver.
+pub(crate) struct Pending {
     query: Query,
     message: Vec<u8>,
-    came: Came,
-    /// The answer so far, and what the rest of it is about.
+    received: Received,
+    /// The answer so far, and the name outside the cluster that has the rest of it.
     begun: Option<(Answer, Name)>,
 }
 
@@ -68,12 +68,12 @@ impl Dns {
         })
     }
 
-    /// All that is counted, in Prometheus' text form.
+    /// All metrics in Prometheus' text format.
     pub fn metrics(&self) -> String {
         self.metrics.text(&self.domain.name.to_string(), self.forwarder.cached_counts())
     }
 
-    /// Everything there was at the start has been seen: what is not known is not there.
+    /// Marks the zone as complete: from now on a name without records is NXDOMAIN, and no longer SERVFAIL.
     pub(crate) fn set_synced(&self) {
         self.synced.store(true, Ordering::Release);
     }
@@ -82,22 +82,22 @@ impl Dns {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// Changes what there is.
+    /// Changes the zone, and its serial.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Zone)) {
         change(&mut self.zone.write());
         let now = u32::try_from(self.clock.now().as_second()).unwrap_or_default();
         self.serial.store(now, Ordering::Relaxed);
     }
 
-    /// The answer from memory, if it is there.
-    pub(crate) fn answer_now(&self, message: &[u8], came: Came) -> Now {
+    /// Returns the response from the zone or the cache, or the query as pending.
+    pub(crate) fn answer_from_memory(&self, message: &[u8], received: Received) -> Immediate {
         let query = match read(message) {
             Ok(query) => query,
-            Err(Unanswerable::Ignored) => return Now::Silence,
-            Err(Unanswerable::Refused(reply)) => return Now::Reply(reply),
+            Err(Unanswerable::Ignored) => return Immediate::Ignore,
+            Err(Unanswerable::Refused(reply)) => return Immediate::Reply(reply),
         };
-        if !query.is_of_the_internet() {
-            return self.reply(&query, &Answer::bare(Code::Refused), Part::Cluster, message, came);
+        if !query.is_internet_class() {
+            return self.reply(&query, &Answer::bare(Code::Refused), Part::Cluster, message, received);
         }
         let serial = self.serial.load(Ordering::Relaxed);
         let resolved = resolve(&self.zone.read(), &self.domain, &query.question, serial);
@@ -106,67 +106,77 @@ impl Dns {
                 if answer.code == Code::NxDomain && !self.is_synced() {
                     answer.code = Code::ServFail;
                 }
-                turn(&mut answer, query.id);
-                self.reply(&query, &answer, Part::Cluster, message, came)
+                rotate(&mut answer, query.id);
+                self.reply(&query, &answer, Part::Cluster, message, received)
             }
-            Resolved::LeadsTo(answer, name) => {
-                Now::Later(Later { query, message: Vec::new(), came, begun: Some((answer, name)) })
-            }
-            Resolved::Elsewhere => self.remembered(query, message, came),
+            Resolved::Continues(answer, name) => Immediate::Pending(Pending {
+                query,
+                message: Vec::new(),
+                received,
+                begun: Some((answer, name)),
+            }),
+            Resolved::External => self.cached(query, message, received),
         }
     }
 
-    /// What somebody else said before.
-    fn remembered(&self, query: Query, message: &[u8], came: Came) -> Now {
+    /// Returns the cached response of an upstream resolver, or the query as pending.
+    fn cached(&self, query: Query, message: &[u8], received: Received) -> Immediate {
         if let Some(hit) = self.forwarder.cached(&query) {
             self.metrics.hit(hit.denial);
-            let reply = addressed(hit.message, &query, limit(came.over));
-            self.count(&query, Part::Elsewhere, message.len(), &reply, came);
-            return Now::Reply(reply);
+            let reply = readdressed(hit.message, &query, limit(received.over));
+            self.count(&query, Part::Forwarded, message.len(), &reply, received);
+            return Immediate::Reply(reply);
         }
-        self.metrics.missed();
-        Now::Later(Later { query, message: message.to_vec(), came, begun: None })
+        self.metrics.miss();
+        Immediate::Pending(Pending { query, message: message.to_vec(), received, begun: None })
     }
 
-    /// The answer that needs somebody else's.
-    pub(crate) async fn answer_later(&self, later: Later) -> Vec<u8> {
-        let Later { query, message, came, begun } = later;
+    /// Queries upstream resolvers and returns the response.
+    pub(crate) async fn answer_pending(&self, pending: Pending) -> Vec<u8> {
+        let Pending { query, message, received, begun } = pending;
         let reply = match begun {
             Some((mut answer, name)) => {
                 match self.forwarder.look_up(&name, query.question.kind, &self.metrics).await {
                     Some(rest) => answer.records.extend(rest),
                     None => answer = Answer::bare(Code::ServFail),
                 }
-                query.reply(&answer, limit(came.over))
+                query.reply(&answer, limit(received.over))
             }
-            None => match self.forwarder.forward(&query, &message, came.over, &self.metrics).await {
-                Ok(reply) => addressed(reply, &query, limit(came.over)),
-                Err(error) => {
-                    tracing::debug!(name = %query.question.name, %error, "a name could not be asked for");
-                    query.reply(&Answer::bare(Code::ServFail), limit(came.over))
+            None => match self.forwarder.forward(&query, &message, received.over, &self.metrics).await {
+                Ok(reply) => readdressed(reply, &query, limit(received.over)),
+                Err(err) => {
+                    tracing::debug!(name = %query.question.name, %err, "forwarding of DNS query failed");
+                    query.reply(&Answer::bare(Code::ServFail), limit(received.over))
                 }
             },
         };
-        self.count(&query, Part::Elsewhere, message.len(), &reply, came);
+        self.count(&query, Part::Forwarded, message.len(), &reply, received);
         reply
     }
 
-    fn reply(&self, query: &Query, answer: &Answer, part: Part, message: &[u8], came: Came) -> Now {
-        let reply = query.reply(answer, limit(came.over));
-        self.count(query, part, message.len(), &reply, came);
-        Now::Reply(reply)
+    fn reply(
+        &self,
+        query: &Query,
+        answer: &Answer,
+        part: Part,
+        message: &[u8],
+        received: Received,
+    ) -> Immediate {
+        let reply = query.reply(answer, limit(received.over));
+        self.count(query, part, message.len(), &reply, received);
+        Immediate::Reply(reply)
     }
 
-    fn count(&self, query: &Query, part: Part, request: usize, reply: &[u8], came: Came) {
-        self.metrics.asked(&Asked {
+    fn count(&self, query: &Query, part: Part, request: usize, reply: &[u8], received: Received) {
+        self.metrics.record(&Exchange {
             part,
             kind: query.question.kind,
-            tcp: came.over == Over::Tcp,
-            ipv6: came.ipv6,
+            tcp: received.over == Over::Tcp,
+            ipv6: received.ipv6,
             request,
             reply: reply.len(),
             code: reply.get(3).copied().unwrap_or_default() & 0x0f,
-            took: came.at.elapsed(),
+            took: received.at.elapsed(),
         });
     }
 }
@@ -178,12 +188,12 @@ fn limit(over: Over) -> Limit {
     }
 }
 
-/// Each asker gets another address first, so that they do not all go to the same one.
-fn turn(answer: &mut Answer, number: u16) {
+/// Rotates the addresses by the query's ID, so that clients do not all use the same one.
+fn rotate(answer: &mut Answer, id: u16) {
     let only_addresses =
         answer.records.iter().all(|record| matches!(record.data, Data::A(_) | Data::Aaaa(_)));
     let count = answer.records.len();
     if count > 1 && only_addresses {
-        answer.records.rotate_left(usize::from(number) % count);
+        answer.records.rotate_left(usize::from(id) % count);
     }
 }

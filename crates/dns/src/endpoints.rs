@@ -1,6 +1,6 @@
-//! Tells who answers at the service that pods ask for names: every node, in one slice of endpoints.
+//! The controller of the DNS service's EndpointSlice: every node is an endpoint.
 //!
-//! Watches nodes and the service. Writes one slice; never touches one that is not its own.
+//! Watches nodes and the service. Writes one slice; never changes one that is not its own.
 
 use corten_api::{Value, meta, value};
 use corten_client::{Caches, Key, kinds};
@@ -9,12 +9,12 @@ use jiff::Timestamp;
 
 pub const NAMESPACE: &str = "kube-system";
 pub const SERVICE: &str = "kube-dns";
-/// The label that keeps proxies away from a service: every node answers at its address itself.
+/// The label that excludes a service from proxies: every node has the service's address itself.
 pub const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
-/// What the label says of ours.
+/// The label's value for the DNS service.
 pub const OURS: &str = "corten-dns";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// As many as a slice may have.
+/// The limit of endpoints in a slice.
 const MOST: usize = 1000;
 
 pub struct NodeEndpoints;
@@ -65,7 +65,7 @@ impl Controller for NodeEndpoints {
         let label =
             world.service.as_ref().and_then(|service| service.str_at(&["metadata", "labels", PROXY_NAME]));
         let Some(service) = world.service.as_ref().filter(|_| label == Some(OURS)) else {
-            // The slice goes with its owner.
+            // The slice is garbage-collected with its owner.
             return Plan::done();
         };
         let wanted = slice(service, &world.nodes);
@@ -93,8 +93,8 @@ fn own() -> Key {
     Key::new(NAMESPACE, SERVICE)
 }
 
-fn same(found: &Value, wanted: &Value) -> bool {
-    ["endpoints", "ports"].iter().all(|field| found.get(field) == wanted.get(field))
+fn same(actual: &Value, desired: &Value) -> bool {
+    ["endpoints", "ports"].iter().all(|field| actual.get(field) == desired.get(field))
 }
 
 fn slice(service: &Value, nodes: &[Value]) -> Value {
@@ -119,7 +119,7 @@ fn slice(service: &Value, nodes: &[Value]) -> Value {
     slice
 }
 
-/// A node as who answers; none if it has no address of the family.
+/// The endpoint of a node, if it has an address of the family.
 fn endpoint(node: &Value, ipv6: bool) -> Option<Value> {
     let addresses = node.items_at(&["status", "addresses"]).iter();
     let mut internal = addresses.filter(|address| address.str_at(&["type"]) == Some("InternalIP"));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     fn written(plan: &Plan) -> Vec<String> {
-        let told = |object: &Value| {
+        let endpoints = |object: &Value| {
             let endpoints = object.items_at(&["endpoints"]).iter().map(|endpoint| {
                 let ready = endpoint.bool_at(&["conditions", "ready"]) == Some(true);
                 let name = endpoint.str_at(&["nodeName"]).unwrap_or_default();
@@ -168,7 +168,7 @@ mod tests {
             endpoints.collect::<Vec<_>>()
         };
         let mut found = plan.actions().map(|action| match action {
-            Action::Create { object, .. } | Action::Update { object, .. } => told(object),
+            Action::Create { object, .. } | Action::Update { object, .. } => endpoints(object),
             other => panic!("{other:?}"),
         });
         found.next().unwrap_or_default()
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_is_left_alone() {
+    fn slices_of_other_controllers_are_not_changed() {
         let mut theirs = service();
         theirs.remove(&["metadata", "labels"]);
         let nodes = vec![node("a", "192.0.2.1", "True")];

@@ -1,5 +1,4 @@
-//! Keeps what there is up to date with the cluster. While the API server cannot be reached everything stays as it was
-//! last known, and is answered from.
+//! Keeps the zone in sync with the cluster's caches. While the API server is unreachable the zone keeps its last known state.
 
 use std::sync::Arc;
 
@@ -8,14 +7,14 @@ use corten_client::{Caches, Change, Kind, kinds};
 use crate::dns::Dns;
 use crate::zone::{Service, Slice};
 
-/// The kinds of objects that names follow from.
+/// The kinds of objects that DNS records are made of.
 const FOLLOWED: [&Kind; 3] = [&kinds::NAMESPACES, &kinds::SERVICES, &kinds::ENDPOINT_SLICES];
 
-/// Follows the cluster for as long as the caches do; returns once everything there was has been seen.
+/// Subscribes the zone to the caches, and returns when they have synced.
 pub async fn follow(dns: &Arc<Dns>, caches: &Caches) {
     let followed = FOLLOWED.map(|kind| {
         let (cache, dns) = (caches.of(kind), dns.clone());
-        cache.subscribe(move |change| dns.take(kind, change));
+        cache.subscribe(move |change| dns.apply(kind, change));
         cache
     });
     for cache in followed {
@@ -25,8 +24,8 @@ pub async fn follow(dns: &Arc<Dns>, caches: &Caches) {
 }
 
 impl Dns {
-    /// Takes in that an object came, changed or went. Kinds that have no names are nothing to it.
-    pub fn take(&self, kind: &Kind, change: &Change) {
+    /// Applies a change of an object to the zone. Kinds without DNS records are ignored.
+    pub fn apply(&self, kind: &Kind, change: &Change) {
         let key = &change.object().key;
         let tree = change.new.as_ref().map(|object| object.tree());
         let tree = tree.as_ref();

@@ -1,7 +1,7 @@
-//! Asks the node's own resolvers what is not the cluster's, and remembers what they said.
+//! Forwards queries that are not about the cluster to the node's own resolvers, and caches their responses.
 //!
-//! Every question goes out from a port of its own under a number of its own, both by chance, and only an answer to that very
-//! question from that very server is taken: so nobody else can slip one in.
+//! Every query is sent from a random port with a random ID, and only a response to the same question from the same server is
+//! accepted: so an attacker off the path cannot inject one.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -19,18 +19,18 @@ use crate::cache::{Cache, Hit, Key};
 use crate::message::{Query, Question, Record};
 use crate::metrics::Metrics;
 use crate::name::Name;
-use crate::passed::Passed;
 use crate::resolvers::Resolvers;
+use crate::upstream::UpstreamResponse;
 
-/// How long one server has to answer.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// How often all servers are asked. Askers themselves wait for five seconds.
+/// The timeout of one resolver.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// The number of attempts with each resolver. Clients themselves time out after five seconds.
 const ROUNDS: usize = 2;
 const LARGEST: usize = 4096;
-/// How many questions may be waiting for answers.
-const MOST_WAITING: usize = 1000;
+/// The limit of queries that wait for responses.
+const MAX_PENDING: usize = 1000;
 
-/// Over what a question is passed on: what it came over.
+/// The transport of a query. It is forwarded over the transport that it came over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Over {
     Udp,
@@ -38,21 +38,21 @@ pub(crate) enum Over {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failed {
-    #[error("this node has no resolvers")]
+pub(crate) enum Error {
+    #[error("the node has no resolvers")]
     NoResolvers,
-    #[error("too many questions are waiting")]
+    #[error("too many pending DNS queries")]
     TooMany,
-    #[error("no resolver answered")]
+    #[error("no resolver responded")]
     Unanswered(#[source] io::Error),
 }
 
 pub(crate) struct Forwarder {
     resolvers: Resolvers,
-    /// Which of them answered last.
+    /// The index of the resolver that answered last.
     preferred: AtomicUsize,
     cache: Mutex<Cache>,
-    waiting: Semaphore,
+    pending: Semaphore,
     clock: Clock,
 }
 
@@ -62,7 +62,7 @@ impl Forwarder {
             resolvers,
             preferred: AtomicUsize::new(0),
             cache: Mutex::default(),
-            waiting: Semaphore::new(MOST_WAITING),
+            pending: Semaphore::new(MAX_PENDING),
             clock,
         }
     }
@@ -75,49 +75,51 @@ impl Forwarder {
         self.cache.lock().counts()
     }
 
-    /// Passes a question on as it came; the answer, under a number that is not the asker's.
+    /// Forwards a query as it came. The ID of the returned response is not the client's.
     pub(crate) async fn forward(
         &self,
         query: &Query,
         message: &[u8],
         over: Over,
         metrics: &Metrics,
-    ) -> Result<Vec<u8>, Failed> {
-        let (answer, passed) = self.ask(&query.question, message, over, metrics).await?;
-        self.cache.lock().put(Key::of(query), &answer, &passed, self.clock.now());
+    ) -> Result<Vec<u8>, Error> {
+        let (answer, upstream) = self.query_resolvers(&query.question, message, over, metrics).await?;
+        self.cache.lock().put(Key::of(query), &answer, &upstream, self.clock.now());
         Ok(answer)
     }
 
-    /// What a name elsewhere leads to; nothing if nobody knows.
+    /// The records of a name outside the cluster; `None` if no resolver answers.
     pub(crate) async fn look_up(&self, name: &Name, kind: u16, metrics: &Metrics) -> Option<Vec<Record>> {
         let question = Question { name: name.lowered(), kind };
         let key = Key::plain(question.clone());
         let hit = self.cache.lock().get(&key, self.clock.now());
         if let Some(hit) = hit {
-            return Passed::read(&hit.message).map(|passed| passed.records);
+            return UpstreamResponse::read(&hit.message).map(|upstream| upstream.records);
         }
-        let message = Query::question_of(name, kind, 0);
-        let asked = match self.ask(&question, &message, Over::Udp, metrics).await {
-            Ok((_, passed)) if passed.truncated => self.ask(&question, &message, Over::Tcp, metrics).await,
-            asked => asked,
+        let message = Query::encode_question(name, kind, 0);
+        let response = match self.query_resolvers(&question, &message, Over::Udp, metrics).await {
+            Ok((_, upstream)) if upstream.truncated => {
+                self.query_resolvers(&question, &message, Over::Tcp, metrics).await
+            }
+            response => response,
         };
-        let (answer, passed) = asked.ok()?;
-        self.cache.lock().put(key, &answer, &passed, self.clock.now());
-        Some(passed.records)
+        let (answer, upstream) = response.ok()?;
+        self.cache.lock().put(key, &answer, &upstream, self.clock.now());
+        Some(upstream.records)
     }
 
-    /// Asks one server after the other, the one that answered last first.
-    async fn ask(
+    /// Queries one resolver after the other, beginning with the one that answered last.
+    async fn query_resolvers(
         &self,
         question: &Question,
         message: &[u8],
         over: Over,
         metrics: &Metrics,
-    ) -> Result<(Vec<u8>, Passed), Failed> {
-        let _waiting = self.waiting.try_acquire().map_err(|_| Failed::TooMany)?;
+    ) -> Result<(Vec<u8>, UpstreamResponse), Error> {
+        let _pending = self.pending.try_acquire().map_err(|_| Error::TooMany)?;
         let servers = self.resolvers.current();
         if servers.is_empty() {
-            return Err(Failed::NoResolvers);
+            return Err(Error::NoResolvers);
         }
         let first = self.preferred.load(Ordering::Relaxed);
         let mut failure = io::Error::from(io::ErrorKind::TimedOut);
@@ -125,17 +127,17 @@ impl Forwarder {
         for turn in 0..servers.len() * ROUNDS {
             let at = (first + turn) % servers.len();
             let began = Instant::now();
-            let asked = exchange(servers[at], question, message, over);
-            match timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-                // Another one may know; if none does, this is the answer.
-                Ok((answer, passed)) if passed.is_failure() && turn + 1 < servers.len() => {
-                    metrics.forwarded(servers[at], passed.code_name(), began.elapsed());
-                    refused = Some((answer, passed));
+            let exchange = exchange(servers[at], question, message, over);
+            match timeout(TIMEOUT, exchange).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+                // Another resolver may know; if none does, this is the response.
+                Ok((answer, upstream)) if upstream.is_failure() && turn + 1 < servers.len() => {
+                    metrics.forwarded(servers[at], upstream.code_name(), began.elapsed());
+                    refused = Some((answer, upstream));
                 }
-                Ok((answer, passed)) => {
-                    metrics.forwarded(servers[at], passed.code_name(), began.elapsed());
+                Ok((answer, upstream)) => {
+                    metrics.forwarded(servers[at], upstream.code_name(), began.elapsed());
                     self.preferred.store(at, Ordering::Relaxed);
-                    return Ok((answer, passed));
+                    return Ok((answer, upstream));
                 }
                 Err(error) => {
                     metrics.forwarded(servers[at], "SERVFAIL", began.elapsed());
@@ -143,18 +145,18 @@ impl Forwarder {
                 }
             }
         }
-        refused.ok_or(Failed::Unanswered(failure))
+        refused.ok_or(Error::Unanswered(failure))
     }
 }
 
-/// One question, one answer.
+/// Sends a query to one resolver and returns its response.
 async fn exchange(
     server: SocketAddr,
     question: &Question,
     message: &[u8],
     over: Over,
-) -> io::Result<(Vec<u8>, Passed)> {
-    let id = random_number()?;
+) -> io::Result<(Vec<u8>, UpstreamResponse)> {
+    let id = random_id()?;
     let mut message = message.to_vec();
     message.get_mut(..2).ok_or(io::ErrorKind::InvalidInput)?.copy_from_slice(&id);
     match over {
@@ -167,7 +169,7 @@ async fn exchange_datagrams(
     server: SocketAddr,
     question: &Question,
     message: &[u8],
-) -> io::Result<(Vec<u8>, Passed)> {
+) -> io::Result<(Vec<u8>, UpstreamResponse)> {
     let any: IpAddr = if server.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
     let socket = UdpSocket::bind((any, 0)).await?;
     socket.connect(server).await?;
@@ -175,9 +177,9 @@ async fn exchange_datagrams(
     let mut buffer = vec![0; LARGEST];
     loop {
         let length = socket.recv(&mut buffer).await?;
-        if let Some(passed) = answer_to(question, message, &buffer[..length]) {
+        if let Some(upstream) = response_to(question, message, &buffer[..length]) {
             buffer.truncate(length);
-            return Ok((buffer, passed));
+            return Ok((buffer, upstream));
         }
     }
 }
@@ -186,25 +188,25 @@ async fn exchange_streamed(
     server: SocketAddr,
     question: &Question,
     message: &[u8],
-) -> io::Result<(Vec<u8>, Passed)> {
+) -> io::Result<(Vec<u8>, UpstreamResponse)> {
     let mut stream = TcpStream::connect(server).await?;
     let length = u16::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     stream.write_all(&[&length.to_be_bytes(), message].concat()).await?;
     let length = stream.read_u16().await?;
     let mut answer = vec![0; usize::from(length)];
     stream.read_exact(&mut answer).await?;
-    let passed = answer_to(question, message, &answer).ok_or(io::ErrorKind::InvalidData)?;
-    Ok((answer, passed))
+    let upstream = response_to(question, message, &answer).ok_or(io::ErrorKind::InvalidData)?;
+    Ok((answer, upstream))
 }
 
-/// The answer, if it is one to this very question.
-fn answer_to(question: &Question, asked: &[u8], answer: &[u8]) -> Option<Passed> {
-    let same_number = asked.get(..2)? == answer.get(..2)?;
-    Passed::read(answer).filter(|passed| same_number && passed.question == *question)
+/// Decodes a response, if it is one to this query: with its ID and its question.
+fn response_to(question: &Question, query: &[u8], response: &[u8]) -> Option<UpstreamResponse> {
+    let same_id = query.get(..2)? == response.get(..2)?;
+    UpstreamResponse::read(response).filter(|upstream| same_id && upstream.question == *question)
 }
 
-fn random_number() -> io::Result<[u8; 2]> {
-    let mut number = [0; 2];
-    getrandom::fill(&mut number).map_err(io::Error::other)?;
-    Ok(number)
+fn random_id() -> io::Result<[u8; 2]> {
+    let mut id = [0; 2];
+    getrandom::fill(&mut id).map_err(io::Error::other)?;
+    Ok(id)
 }

@@ -1,16 +1,16 @@
-//! Messages: reads questions, writes answers. Pure; nothing that comes in can make it fail.
+//! DNS messages: decodes queries, encodes responses. Pure, and never panics whatever the bytes are.
 //!
-//! Only what a server of names needs is read: the header, the one question, and what the asker can take (EDNS).
-//! Answers that are passed on from elsewhere stay the octets they are.
+//! Only what a DNS server needs is decoded: the header, the one question, and EDNS. Upstream responses are forwarded as bytes
+//! and not encoded again.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::name::Name;
 
 const HEADER: usize = 12;
-/// What a message over UDP may take if the asker says nothing else.
+/// The size limit of a response over UDP without EDNS.
 const PLAIN_LIMIT: usize = 512;
-/// What it may take at most, whatever the asker says: beyond, fragments get lost.
+/// The largest response over UDP, whatever the client accepts: larger ones would be fragmented, and fragments get lost.
 const LARGEST_DATAGRAM: usize = 4096;
 const OPT: u16 = 41;
 
@@ -24,7 +24,7 @@ mod flag {
     pub(super) const CHECKING_DISABLED: u16 = 0x0010;
 }
 
-/// The types of records that are known here; others are only numbers.
+/// The record types that this server knows.
 pub mod kind {
     pub const A: u16 = 1;
     pub const NS: u16 = 2;
@@ -41,7 +41,7 @@ pub mod kind {
 const CLASS_IN: u16 = 1;
 const CLASS_ANY: u16 = 255;
 
-/// How an answer ends.
+/// A response code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
     NoError,
@@ -67,21 +67,21 @@ impl Code {
     }
 }
 
-/// What is asked.
+/// The question of a query: a name and a record type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Question {
     pub(crate) name: Name,
     pub(crate) kind: u16,
 }
 
-/// What the asker can take beyond the plain protocol.
+/// The client's EDNS options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Edns {
     pub(crate) size: u16,
     pub(crate) dnssec: bool,
 }
 
-/// A question with all that its answer depends on.
+/// A decoded query.
 #[derive(Debug, Clone)]
 pub(crate) struct Query {
     pub(crate) id: u16,
@@ -91,12 +91,12 @@ pub(crate) struct Query {
     class: u16,
 }
 
-/// A message that is not answered as a question.
+/// A message that is not a valid query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unanswerable {
-    /// An answer, or less than a header: whoever sent it waits for nothing.
+    /// A response, or less than a header: its sender expects no response.
     Ignored,
-    /// With these octets to say so.
+    /// An invalid query, with the encoded error response.
     Refused(Vec<u8>),
 }
 
@@ -129,7 +129,7 @@ impl Data {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// `None` is the name that was asked for.
+    /// `None` is the name of the question.
     pub(crate) owner: Option<Name>,
     pub(crate) ttl: u32,
     pub(crate) data: Data,
@@ -145,7 +145,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Nothing but how it ended.
+    /// An answer without records.
     pub(crate) fn bare(code: Code) -> Answer {
         Answer {
             code,
@@ -157,7 +157,7 @@ impl Answer {
     }
 }
 
-/// Reads a question.
+/// Decodes a query.
 pub(crate) fn read(message: &[u8]) -> Result<Query, Unanswerable> {
     let word = |at: usize| Some(u16::from_be_bytes(message.get(at..at + 2)?.try_into().ok()?));
     let (Some(id), Some(flags)) = (word(0), word(2)) else { return Err(Unanswerable::Ignored) };
@@ -168,7 +168,7 @@ pub(crate) fn read(message: &[u8]) -> Result<Query, Unanswerable> {
     if flags & flag::OPCODE != 0 {
         return Err(refused(Code::NotImp));
     }
-    let asked = || {
+    let question = || {
         let [questions, answers, authorities, additional] = [word(4)?, word(6)?, word(8)?, word(10)?];
         if questions != 1 || answers != 0 || authorities != 0 || additional > 2 {
             return None;
@@ -177,7 +177,7 @@ pub(crate) fn read(message: &[u8]) -> Result<Query, Unanswerable> {
         let (kind, class) = (word(at)?, word(at + 2)?);
         Some((Question { name, kind }, class, at + 4, additional))
     };
-    let (question, class, at, additional) = asked().ok_or_else(|| refused(Code::FormErr))?;
+    let (question, class, at, additional) = question().ok_or_else(|| refused(Code::FormErr))?;
     let options = read_options(message, at, additional).ok_or_else(|| refused(Code::FormErr))?;
     let edns = options.map(|(edns, _)| edns);
     let query = Query { id, question, edns, flags, class };
@@ -187,7 +187,7 @@ pub(crate) fn read(message: &[u8]) -> Result<Query, Unanswerable> {
     Ok(query)
 }
 
-/// What the asker can take, with the version it speaks; `None` if the rest cannot be read.
+/// Decodes the EDNS options and their version; `None` if the records are malformed.
 fn read_options(message: &[u8], mut at: usize, count: u16) -> Option<Option<(Edns, u8)>> {
     for _ in 0..count {
         let (_, fixed) = Name::read(message, at)?;
@@ -203,18 +203,18 @@ fn read_options(message: &[u8], mut at: usize, count: u16) -> Option<Option<(Edn
     Some(None)
 }
 
-/// How long an answer may be.
+/// The size limit of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
-    /// As long as a message can be.
+    /// The limit of DNS messages.
     None,
-    /// What the asker can take in a datagram.
+    /// The limit of the client's datagrams.
     Datagram,
 }
 
 impl Query {
-    /// Whether it is about the Internet, as all names here are.
-    pub(crate) fn is_of_the_internet(&self) -> bool {
+    /// True if the class is IN, the only one that is served.
+    pub(crate) fn is_internet_class(&self) -> bool {
         matches!(self.class, CLASS_IN | CLASS_ANY)
     }
 
@@ -232,8 +232,8 @@ impl Query {
         }
     }
 
-    /// The question alone, as it is asked elsewhere.
-    pub(crate) fn question_of(name: &Name, kind: u16, id: u16) -> Vec<u8> {
+    /// Encodes a query for an upstream resolver.
+    pub(crate) fn encode_question(name: &Name, kind: u16, id: u16) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER + 80);
         let flags = flag::RECURSION_DESIRED;
         for word in [id, flags, 1, 0, 0, 0] {
@@ -245,8 +245,8 @@ impl Query {
         out
     }
 
-    /// The answer as it is sent. What does not fit is left out: first what was not asked for, then the rest, which
-    /// is said.
+    /// Encodes the response. Records that do not fit are left out: additional ones first, then answers, which sets the
+    /// truncated flag.
     pub(crate) fn reply(&self, answer: &Answer, limit: Limit) -> Vec<u8> {
         let limit = self.limit(limit);
         let mut writer = Writer::new(self, answer);
@@ -281,7 +281,7 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// With the header and the question, which come back as they were.
+    /// Begins a response with its header and the question of the query.
     fn new(query: &'a Query, answer: &Answer) -> Writer<'a> {
         let mut out = Vec::with_capacity(PLAIN_LIMIT);
         let kept = query.flags & (flag::OPCODE | flag::RECURSION_DESIRED | flag::CHECKING_DISABLED);
@@ -297,7 +297,7 @@ impl<'a> Writer<'a> {
         Writer { out, asked: &query.question.name }
     }
 
-    /// Writes as many as fit; how many those are.
+    /// Writes as many records as fit, and returns their number.
     fn records(&mut self, records: &[Record], room: usize) -> u16 {
         for (written, record) in records.iter().enumerate() {
             let before = self.out.len();
@@ -334,7 +334,7 @@ impl<'a> Writer<'a> {
                 self.out.push(text.len() as u8);
                 self.out.extend_from_slice(text.as_bytes());
             }
-            // Targets of services are never compressed.
+            // Targets of SRV records are never compressed.
             Data::Srv { weight, port, target } => {
                 for word in [0, *weight, *port] {
                     self.out.extend(word.to_be_bytes());
@@ -351,7 +351,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A name whose end is left to the question, as far as it ends alike.
+    /// Writes a name. The suffix that it shares with the question's name is compressed to a pointer.
     fn name(&mut self, name: &Name) {
         let (wire, asked) = (name.wire(), self.asked.wire());
         let shared = name.starts().take_while(|start| wire[*start] != 0).find_map(|start| {

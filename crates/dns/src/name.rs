@@ -1,26 +1,26 @@
-//! Names as they are on the wire: labels, each after its length, with an empty one at the end.
+//! Domain names in wire format: labels, each after its length, with an empty one at the end.
 //!
-//! Letters are kept as they came and compared without regard to case. A name is never longer than 255 octets and
-//! a label never longer than 63: what is longer cannot be made.
+//! Names keep their case and compare without it. A name is never longer than 255 bytes and a label never longer than 63:
+//! constructors refuse longer ones.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
 const LONGEST_NAME: usize = 255;
 const LONGEST_LABEL: usize = 63;
-/// How many compressions are followed before a name is taken to be a trap.
+/// The limit of compression pointers in a name, against loops.
 const MOST_JUMPS: usize = 32;
 
 #[derive(Clone)]
 pub struct Name(Box<[u8]>);
 
 impl Name {
-    /// The name that all others are under.
+    /// The root name.
     pub fn root() -> Name {
         Name(Box::new([0]))
     }
 
-    /// A name as people write it, with or without a dot at the end.
+    /// Parses a name in text form, with or without a dot at the end.
     pub fn parse(text: &str) -> Option<Name> {
         let text = text.strip_suffix('.').unwrap_or(text);
         if text.is_empty() {
@@ -42,12 +42,12 @@ impl Name {
         (wire.len() <= LONGEST_NAME).then(|| Name(wire.into()))
     }
 
-    /// The name with more labels in front; none if it would be too long.
+    /// The name with more labels in front; `None` if it would be too long.
     pub fn under(&self, labels: &[&str]) -> Option<Name> {
         Name::of_labels(labels.iter().map(|label| label.as_bytes()).chain(self.labels()))
     }
 
-    /// Reads the name at an offset of a message; the name, and where it ends.
+    /// Decodes the name at an offset of a message, and returns it with the offset of its end.
     pub(crate) fn read(message: &[u8], at: usize) -> Option<(Name, usize)> {
         let mut wire = Vec::with_capacity(64);
         let (mut at, mut end, mut jumps) = (at, None, 0);
@@ -87,16 +87,16 @@ impl Name {
         Labels(&self.0)
     }
 
-    /// What is in front of an ending; none if the name does not end so.
+    /// The labels in front of a suffix; `None` if the name does not end with it.
     pub(crate) fn before<'a>(&'a self, ending: &Name) -> Option<Labels<'a>> {
         let split = self.0.len().checked_sub(ending.0.len())?;
         let (front, back) = self.0.split_at(split);
-        // An ending begins where a label begins, not within one.
+        // A suffix begins at the start of a label, never within one.
         let aligned = self.starts().any(|start| start == split);
         (aligned && back.eq_ignore_ascii_case(&ending.0)).then_some(Labels(front))
     }
 
-    /// Where labels begin, the empty one at the end too.
+    /// The offsets of the labels, including the empty one at the end.
     pub(crate) fn starts(&self) -> impl Iterator<Item = usize> {
         let next = |at: &usize| match self.0.get(*at) {
             None | Some(0) => None,
@@ -105,9 +105,9 @@ impl Name {
         std::iter::successors(Some(0), next)
     }
 
-    /// The same name in small letters.
+    /// The name in lower case.
     pub(crate) fn lowered(&self) -> Name {
-        // Lengths are below any letter, so they are not touched.
+        // Lengths are smaller than any letter, so they do not change.
         Name(self.0.to_ascii_lowercase().into())
     }
 }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_cannot_be_made() {
+    fn names_that_are_too_long_are_refused() {
         assert!(Name::parse(&"a".repeat(63)).is_some());
         assert!(Name::parse(&"a".repeat(64)).is_none());
         assert!(Name::parse(&["abcdefg"; 31].join(".")).is_some());
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_names_are_read_and_traps_are_not() {
+    fn compressed_names_are_decoded_and_loops_are_refused() {
         let message = [1, b'a', 0, 1, b'b', 0xc0, 0];
         let (read, end) = Name::read(&message, 3).unwrap();
         assert_eq!((read.to_string().as_str(), end), ("b.a.", 7));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn endings_are_whole_labels() {
+    fn suffixes_are_whole_labels() {
         let front = |text: &str, ending: &str| -> Option<Vec<String>> {
             let text = name(text);
             let labels = text.before(&name(ending))?;

@@ -1,9 +1,9 @@
-//! What the answer to a question is, from what there is: pure.
+//! Computes the answer to a question from the zone. Pure.
 //!
-//! The shape of names is Kubernetes' own (DNS specification 1.1.0), and so is what they lead to:
+//! Names and their records are those of Kubernetes' DNS specification 1.1.0:
 //! `service.namespace.svc.domain`, `endpoint.service.namespace.svc.domain`, `_port._protocol.service.namespace.svc.domain`
-//! and `1-2-3-4.namespace.pod.domain`. A name that is there but has nothing of the type that was asked for is told from one
-//! that is not there, as CoreDNS tells them.
+//! and `1-2-3-4.namespace.pod.domain`. A name that exists without records of the requested type is NOERROR, one
+//! that does not exist NXDOMAIN, as with CoreDNS.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,46 +12,46 @@ use crate::message::{Answer, Code, Data, Question, Record, kind};
 use crate::name::{Labels, Name};
 use crate::zone::{Entry, Kind, Port, Zone};
 
-/// How long answers about the cluster may be kept.
+/// The TTL of records of the cluster, in seconds.
 pub(crate) const TTL: u32 = 30;
 const VERSION_TTL: u32 = 28800;
-/// The version of the specification that names follow.
+/// The version of the DNS specification.
 const VERSION: &str = "1.1.0";
-/// How many names may lead to each other.
+/// The limit of CNAMEs in a chain.
 const LONGEST_CHAIN: usize = 10;
 
-/// What names end in, and who answers for them.
+/// The cluster domain, and its name servers.
 #[derive(Debug, Clone)]
 pub(crate) struct Domain {
     pub(crate) name: Name,
-    /// Where names are asked for.
+    /// The addresses of the DNS service.
     pub(crate) servers: Vec<IpAddr>,
 }
 
-/// What became of a question.
+/// The result of resolving a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Resolved {
     Answered(Answer),
-    /// Another name, which is not the cluster's, has the rest of the answer.
-    LeadsTo(Answer, Name),
-    /// Not about the cluster.
-    Elsewhere,
+    /// The rest of the answer is at a name outside the cluster.
+    Continues(Answer, Name),
+    /// The question is not about the cluster.
+    External,
 }
 
-/// One place that a name leads to.
+/// An address of a name, with its port.
 struct Target {
     address: IpAddr,
-    /// `None` if none was declared.
+    /// `None` if no port is declared.
     port: Option<u16>,
-    /// The name of the place itself, for those who ask for services.
+    /// The name of the endpoint itself, for SRV records.
     name: Option<Name>,
 }
 
-/// What a name leads to.
+/// The result of looking up a name.
 enum Found {
-    /// Nothing: there is no such name.
+    /// The name does not exist.
     Missing,
-    /// Nothing, but there is such a name.
+    /// The name exists and has no records.
     Empty,
     Targets(Vec<Target>),
     Alias(Name),
@@ -81,7 +81,7 @@ pub(crate) fn resolve(zone: &Zone, domain: &Domain, question: &Question, serial:
     }
 }
 
-/// Labels in small letters; none if one is no text, which no name in the cluster has.
+/// Labels in lower case; `None` if one is not UTF-8, as no name of the cluster is.
 fn texts(labels: Labels<'_>) -> Option<Vec<String>> {
     labels.map(|label| Some(std::str::from_utf8(label).ok()?.to_ascii_lowercase())).collect()
 }
@@ -104,7 +104,7 @@ impl Resolver<'_> {
     }
 
     fn find(&self, labels: &[String]) -> Found {
-        // From the end: what kind of name it is, and in which namespace.
+        // From the end: the kind of name, then the namespace.
         let [front @ .., last] = labels else { return Found::Empty };
         if last != "svc" && last != "pod" {
             return Found::Missing;
@@ -155,7 +155,7 @@ impl Resolver<'_> {
         targets
     }
 
-    /// A name for another name: itself, and what that leads to.
+    /// The CNAME record, and the records of its target.
     fn follow(&self, asked: &Name, target: Name, kind: u16) -> Resolved {
         if kind == kind::CNAME {
             return self.answered(vec![alias(None, target)], Vec::new());
@@ -187,17 +187,17 @@ impl Resolver<'_> {
             }
         }
         let answer = Answer { authoritative: true, records, ..Answer::bare(Code::NoError) };
-        Resolved::LeadsTo(answer, at)
+        Resolved::Continues(answer, at)
     }
 
-    /// The places of a service, with their addresses beside them.
+    /// SRV records, with the targets' addresses as additional records.
     fn services(&self, targets: &[Target]) -> Resolved {
         let weight = (100 / targets.len().max(1)).max(1) as u16;
         let (mut records, mut additional) = (Vec::new(), Vec::new());
-        let (mut told, mut located) = (HashSet::new(), HashSet::new());
+        let (mut seen, mut located) = (HashSet::new(), HashSet::new());
         for target in targets {
             let (Some(port), Some(name)) = (target.port, &target.name) else { continue };
-            if told.insert((name, port)) {
+            if seen.insert((name, port)) {
                 let data = Data::Srv { weight, port, target: name.clone() };
                 records.push(Record { owner: None, ttl: TTL, data });
             }
@@ -220,7 +220,7 @@ impl Resolver<'_> {
         self.answered(vec![Record { owner: None, ttl: TTL, data: Data::Ns(server) }], additional)
     }
 
-    /// What answers for the domain is called `ns.dns`.
+    /// The addresses of the domain's name server, which is called `ns.dns`.
     fn own_addresses(&self, kind: u16) -> Resolved {
         let own = self.domain.servers.iter();
         let targets: Vec<_> =
@@ -249,7 +249,7 @@ impl Resolver<'_> {
     }
 }
 
-/// What of a service is asked for.
+/// The part of a Service that a name selects.
 enum Wanted<'a> {
     All,
     Endpoint(&'a str),
@@ -257,7 +257,7 @@ enum Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// From what is in front of the service's name: one label or two.
+    /// Parses the labels in front of the Service's name: one or two.
     fn of(front: &'a [String]) -> Wanted<'a> {
         let bare = |label: &'a str| label.strip_prefix('_').unwrap_or(label);
         match front {
@@ -285,7 +285,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// A pod is where its name says it is.
+/// The address that a pod's name spells.
 fn pod(name: &str) -> Found {
     let is_ipv4 = name.matches('-').count() == 3 && !name.contains("--");
     let address: Option<IpAddr> = if is_ipv4 {
@@ -299,14 +299,14 @@ fn pod(name: &str) -> Found {
     }
 }
 
-/// The addresses of the family that was asked for, each once.
+/// The distinct addresses of the requested family, as records.
 fn addresses(targets: &[Target], kind: u16) -> Vec<Record> {
     let fits = |target: &&Target| match target.address {
         IpAddr::V4(_) => kind == kind::A,
         IpAddr::V6(_) => kind == kind::AAAA,
     };
-    let mut told = HashSet::new();
-    let once = targets.iter().filter(fits).filter(|target| targets.len() == 1 || told.insert(target.address));
+    let mut seen = HashSet::new();
+    let once = targets.iter().filter(fits).filter(|target| targets.len() == 1 || seen.insert(target.address));
     once.map(|target| Record { owner: None, ttl: TTL, data: of_address(target.address) }).collect()
 }
 
@@ -321,19 +321,19 @@ fn alias(owner: Option<Name>, target: Name) -> Record {
     Record { owner, ttl: TTL, data: Data::Cname(target) }
 }
 
-/// The name of an address; what the cluster does not know may be known elsewhere.
+/// PTR records of an address. Addresses outside the cluster are forwarded.
 fn reverse(zone: &Zone, domain: &Domain, question: &Question) -> Resolved {
     let address = if question.kind == kind::PTR { address_of(&question.name) } else { None };
     let names = address.map(|address| zone.at(address)).unwrap_or_default();
     let names = names.iter().filter_map(|labels| domain.name.under(labels));
     let records: Vec<_> = names.map(|name| Record { owner: None, ttl: TTL, data: Data::Ptr(name) }).collect();
     if records.is_empty() {
-        return Resolved::Elsewhere;
+        return Resolved::External;
     }
     Resolved::Answered(Answer { authoritative: true, records, ..Answer::bare(Code::NoError) })
 }
 
-/// The address that a name such as `4.3.2.1.in-addr.arpa` is about.
+/// The address of a name such as `4.3.2.1.in-addr.arpa`.
 fn address_of(name: &Name) -> Option<IpAddr> {
     let mut labels: Vec<String> = texts(name.labels())?;
     let (top, second) = (labels.pop()?, labels.pop()?);

@@ -1,6 +1,6 @@
-//! What the cluster's names are made of: namespaces, services and the endpoints behind them, as far as they matter.
+//! The zone of the cluster: its namespaces, Services and endpoints, as far as DNS records need them.
 //!
-//! Kept up to date one object at a time, so that a change costs what it changes and not what there is.
+//! Changed one object at a time, so that the cost of a change does not depend on the size of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -9,24 +9,24 @@ use corten_api::{Str, Value, meta};
 
 use crate::name::Name;
 
-/// The label that says whose endpoints a slice has.
+/// The label with the name of an EndpointSlice's Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Port {
     pub(crate) name: Str,
     pub(crate) protocol: Str,
-    /// `None` if none was declared.
+    /// `None` if no port is declared.
     pub(crate) number: Option<u16>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Reached at addresses of its own.
+    /// With cluster IPs.
     Addressed(Vec<IpAddr>),
-    /// Reached at its endpoints.
+    /// Resolves to its endpoints.
     Headless,
-    /// Another name for something elsewhere; `None` if that is no name.
+    /// The target of an ExternalName; `None` if it is not a valid name.
     External(Option<Name>),
 }
 
@@ -39,11 +39,11 @@ pub(crate) struct Service {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     pub(crate) address: IpAddr,
-    /// As it is called within its service.
+    /// The endpoint's label within its Service.
     pub(crate) host: Str,
 }
 
-/// Endpoints with common ports.
+/// An EndpointSlice: endpoints with common ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Slice {
     service: Str,
@@ -51,7 +51,7 @@ pub(crate) struct Slice {
     pub(crate) ports: Vec<Port>,
 }
 
-/// All that is known by one service name.
+/// A Service and its EndpointSlices.
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
     pub(crate) service: Option<Service>,
@@ -64,7 +64,7 @@ struct Namespace {
     entries: HashMap<Str, Entry>,
 }
 
-/// Who has an address, those reached at it themselves first.
+/// The owner of an address. Services sort before endpoints.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Holder {
     Service { namespace: Str, name: Str },
@@ -75,7 +75,7 @@ enum Holder {
 pub(crate) struct Zone {
     namespaces: HashMap<Str, Namespace>,
     holders: HashMap<IpAddr, BTreeSet<Holder>>,
-    /// By namespace and name of a slice, whose it is.
+    /// The Service of each slice, by the slice's namespace and name.
     services_of_slices: HashMap<(Str, Str), Str>,
 }
 
@@ -88,7 +88,7 @@ impl Zone {
         self.namespaces.get(namespace)?.entries.get(name)
     }
 
-    /// The names of what is at an address, below the domain: that of the service, or those of all endpoints.
+    /// The names of an address, below the domain: that of the Service, or those of all endpoints.
     pub(crate) fn at(&self, address: IpAddr) -> Vec<Vec<&str>> {
         let Some(holders) = self.holders.get(&address) else { return Vec::new() };
         if let Some(Holder::Service { namespace, name }) = holders.first() {
@@ -159,7 +159,7 @@ impl Zone {
         }
     }
 
-    /// Forgets what nothing is known of any more.
+    /// Removes empty entries.
     fn tidy(&mut self, namespace: &Str, name: Option<&Str>) {
         let Some(found) = self.namespaces.get_mut(namespace) else { return };
         if let Some(name) = name
@@ -216,7 +216,7 @@ impl Kind {
 }
 
 impl Slice {
-    /// What a slice says; none if it is nobody's.
+    /// Parses an EndpointSlice; `None` if it has no Service.
     pub(crate) fn of(tree: &Value) -> Option<Slice> {
         let service = meta::labels(tree)?.get(SERVICE_NAME)?.as_str()?;
         let is_ready = |endpoint: &&Value| endpoint.bool_at(&["conditions", "ready"]).unwrap_or(true);
@@ -248,7 +248,7 @@ impl Port {
         Port { name: text("name"), protocol: text("protocol"), number }
     }
 
-    /// What has no ports is found all the same, but by no port.
+    /// Adds an unnamed port to an empty list, so that endpoints without ports still have addresses.
     fn at_least_one(ports: Vec<Port>) -> Vec<Port> {
         if ports.is_empty() {
             return vec![Port { name: Str::default(), protocol: Str::default(), number: None }];
@@ -257,7 +257,7 @@ impl Port {
     }
 }
 
-/// An address as a label, for endpoints without a name of their own.
+/// An address as a label, for endpoints without a hostname.
 fn dashed(address: &str) -> Str {
     let mut label = address.replace(['.', ':'], "-");
     if label.ends_with('-') {

@@ -1,8 +1,7 @@
-//! Whether the node takes a pod on. It is asked once by every kubelet, before it does anything about the pod; a pod that is
-//! not taken on has failed.
+//! Pod admission: decided once by every kubelet, before it does anything about the pod. A rejected pod has failed.
 //!
-//! What is asked, in which order and in which words is upstream's. The checks are pure (`predicates`, `sysctls`,
-//! `preemption`); this file brings them together and ends those who have to make room.
+//! The checks, their order and their messages are upstream's. They are pure (`predicates`, `sysctls`, `preemption`);
+//! this file brings them together and evicts the pods that are preempted.
 
 mod predicates;
 mod preemption;
@@ -18,124 +17,125 @@ use corten_client::{Key, kinds};
 use parking_lot::Mutex;
 
 use crate::eviction::is_critical;
-use crate::machine::Machine;
+use crate::kubelet::Kubelet;
 use crate::node;
 use crate::pod::Pod;
 use crate::status::Ended;
 use predicates::Failure;
 
-pub(crate) use sysctls::dotted;
+pub(crate) use sysctls::{UnknownSysctl, dotted};
 
-/// Why a pod goes for another.
+/// The reason of a preempted pod's failure.
 const PREEMPTING: &str = "Preempting";
-/// How often it is looked whether somebody who has to go has gone.
-const GOING: Duration = Duration::from_millis(100);
+/// The time between checks whether a preempted pod is terminated.
+const POLL_PERIOD: Duration = Duration::from_millis(100);
 
-/// Why a pod is not taken on.
+/// The reason for which a pod is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct Rejection {
     pub(crate) reason: String,
     pub(crate) message: String,
 }
 
-/// What the node lets pods do, and how often it did not.
-pub(crate) struct Admissions {
+/// The sysctls that pods may set, and the counts of rejections and preemptions.
+pub(crate) struct AdmissionHandler {
     allowed_sysctls: sysctls::Allowed,
-    refused: Mutex<BTreeMap<&'static str, u64>>,
+    rejected: Mutex<BTreeMap<&'static str, u64>>,
     preempted: Mutex<BTreeMap<String, u64>>,
 }
 
-impl Admissions {
+impl AdmissionHandler {
     /// Reads the fields of a `KubeletConfiguration`.
-    pub(crate) fn read(configuration: &Value) -> Result<Admissions, String> {
+    pub(crate) fn read(configuration: &Value) -> Result<AdmissionHandler, UnknownSysctl> {
         let allowed = configuration.items_at(&["allowedUnsafeSysctls"]).iter().filter_map(Value::as_str);
         let allowed_sysctls = sysctls::Allowed::with(allowed)?;
-        Ok(Admissions { allowed_sysctls, refused: Mutex::default(), preempted: Mutex::default() })
+        Ok(AdmissionHandler { allowed_sysctls, rejected: Mutex::default(), preempted: Mutex::default() })
     }
 
-    /// How many pods were not taken on, by reason.
-    pub(crate) fn refused(&self) -> Vec<(String, u64)> {
-        self.refused.lock().iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect()
+    /// The number of rejected pods, by reason.
+    pub(crate) fn rejected(&self) -> Vec<(String, u64)> {
+        self.rejected.lock().iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect()
     }
 
-    /// How many pods went for others, by what was lacking.
+    /// The number of preempted pods, by the resource that was lacking.
     pub(crate) fn preempted(&self) -> Vec<(String, u64)> {
         self.preempted.lock().iter().map(|(resource, count)| (resource.clone(), *count)).collect()
     }
 }
 
-/// Takes a pod on, or says why not. One that has begun already may go on although the node is short of something.
-pub(crate) async fn admit(machine: &Machine, pod: &Pod, has_begun: bool) -> Result<(), Refusal> {
-    let admitted = ask(machine, pod, has_begun).await;
-    if let Err(Refusal { reason, message }) = &admitted {
-        tracing::info!(pod = %pod.key(), reason, message, "a pod is not taken on");
-        *machine.admissions.refused.lock().entry(counted_as(reason)).or_default() += 1;
+/// Admits a pod, or returns the reason of its rejection. A pod that has started may go on although the node is under
+/// pressure.
+pub(crate) async fn admit(kubelet: &Kubelet, pod: &Pod, has_started: bool) -> Result<(), Rejection> {
+    let admitted = check(kubelet, pod, has_started).await;
+    if let Err(Rejection { reason, message }) = &admitted {
+        tracing::info!(pod = %pod.key(), reason, message, "pod rejected");
+        *kubelet.resources.admission.rejected.lock().entry(metric_reason(reason)).or_default() += 1;
     }
     admitted
 }
 
-async fn ask(machine: &Machine, pod: &Pod, has_begun: bool) -> Result<(), Refusal> {
-    if !has_begun {
-        machine.evictions.admits(pod)?;
+async fn check(kubelet: &Kubelet, pod: &Pod, has_started: bool) -> Result<(), Rejection> {
+    if !has_started {
+        kubelet.eviction.admits(pod)?;
     }
-    machine.admissions.allowed_sysctls.check(pod).map_err(|why| Refusal {
+    kubelet.resources.admission.allowed_sysctls.check(pod).map_err(|err| Rejection {
         reason: "SysctlForbidden".to_owned(),
-        message: format!("forbidden sysctl: {why}"),
+        message: format!("forbidden sysctl: {err}"),
     })?;
-    let room = match fit(machine, pod, &node::known(machine)) {
-        // The node may have been labelled just now.
-        Err(refusal) if refusal.reason == "NodeAffinity" => {
-            let key = Key::new("", machine.config.node_name.as_str());
-            match machine.client.get(&kinds::NODES, &key).await {
-                Ok(node) => fit(machine, pod, &node)?,
-                Err(_) => return Err(refusal),
+    let preemption = match fit(kubelet, pod, &node::cached(kubelet)) {
+        // The cached node may lack a label that was just set.
+        Err(rejection) if rejection.reason == "NodeAffinity" => {
+            let key = Key::new("", kubelet.api.node_name.as_str());
+            match kubelet.api.client.get(&kinds::NODES, &key).await {
+                Ok(node) => fit(kubelet, pod, &node)?,
+                Err(_) => return Err(rejection),
             }
         }
         found => found?,
     };
-    make_room(machine, pod, &room).await;
-    if !has_app_armor() && asks_for_app_armor(pod.tree()) {
+    preempt(kubelet, pod, &preemption).await;
+    if !has_app_armor() && has_app_armor_profile(pod.tree()) {
         let message = "Cannot enforce AppArmor: AppArmor is not enabled on the host".to_owned();
-        return Err(Refusal { reason: "AppArmor".to_owned(), message });
+        return Err(Rejection { reason: "AppArmor".to_owned(), message });
     }
     Ok(())
 }
 
-/// Who has to go so that a pod fits.
+/// The pods to preempt so that a pod fits.
 #[derive(Debug, Default)]
-struct Room {
+struct Preemption {
     victims: Vec<Pod>,
-    /// What they go for.
+    /// The resource for which they are preempted.
     resource: String,
 }
 
-/// Takes a pod on if it fits on the node, beside the others or in place of some.
-fn fit(machine: &Machine, pod: &Pod, node: &Value) -> Result<Room, Refusal> {
-    if let Some(refusal) = predicates::impossible(pod, node) {
-        return Err(refusal);
+/// Admits a pod if it fits on the node, beside the other pods or in place of some.
+fn fit(kubelet: &Kubelet, pod: &Pod, node: &Value) -> Result<Preemption, Rejection> {
+    if let Some(rejection) = predicates::impossible(pod, node) {
+        return Err(rejection);
     }
-    machine.allocations.take_on(machine, pod, |others| judge(pod, others, node))
+    kubelet.resources.allocations.admit(kubelet, pod, |others| select_victims(pod, others, node))
 }
 
-/// Who of the others would have to go so that a pod can run on a node.
-fn judge(pod: &Pod, others: &[Pod], node: &Value) -> Result<Room, Refusal> {
+/// Decides which other pods have to be preempted so that a pod can run on a node.
+fn select_victims(pod: &Pod, others: &[Pod], node: &Value) -> Result<Preemption, Rejection> {
     let failures = predicates::failures(pod, others, node);
-    let Some(first) = failures.first() else { return Ok(Room::default()) };
+    let Some(first) = failures.first() else { return Ok(Preemption::default()) };
     if !is_critical(pod) {
-        return Err(first.refusal());
+        return Err(first.rejection());
     }
     let mut lacks = Vec::new();
     for failure in &failures {
         match failure {
             Failure::Lack(lack) => lacks.push(lack.clone()),
-            // Nobody has to go for a pod that cannot be here anyway.
-            mismatch @ Failure::Mismatch { .. } => return Err(mismatch.refusal()),
+            // No pod is preempted for a pod that cannot run here anyway.
+            mismatch @ Failure::Mismatch { .. } => return Err(mismatch.rejection()),
         }
     }
     let resource = lacks.first().map(|lack| lack.resource.clone()).unwrap_or_default();
     match preemption::victims(pod, others, &lacks) {
-        Ok(victims) => Ok(Room { victims, resource }),
-        Err(why) => Err(Refusal {
+        Ok(victims) => Ok(Preemption { victims, resource }),
+        Err(why) => Err(Rejection {
             reason: "UnexpectedAdmissionError".to_owned(),
             message: format!(
                 "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of \
@@ -145,36 +145,36 @@ fn judge(pod: &Pod, others: &[Pod], node: &Value) -> Result<Room, Refusal> {
     }
 }
 
-/// Ends those who have to go, and waits until they have gone.
-async fn make_room(machine: &Machine, pod: &Pod, room: &Room) {
+/// Evicts the pods to preempt, and waits until they are terminated.
+async fn preempt(kubelet: &Kubelet, pod: &Pod, preemption: &Preemption) {
     let message = "Preempted in order to admit critical pod";
-    for victim in &room.victims {
-        tracing::info!(pod = %victim.key(), r#for = %pod.key(), "a pod makes room for another");
-        machine.teller(victim).warning(PREEMPTING, message);
+    for victim in &preemption.victims {
+        tracing::info!(pod = %victim.key(), preemptor = %pod.key(), "preempting pod");
+        kubelet.api.pod_events(victim).warning(PREEMPTING, message);
         let ended = Ended {
             reason: PREEMPTING.to_owned(),
             message: message.to_owned(),
             disrupted: Some("Pod was preempted by Kubelet to accommodate a critical pod.".to_owned()),
             ..Ended::default()
         };
-        machine.pods.end(victim.uid(), ended);
+        kubelet.pod_workers.evict_pod(victim.uid(), ended);
     }
-    for victim in &room.victims {
-        while machine.pods.is_at_work(victim.uid()) {
-            machine.clock.sleep(GOING).await;
+    for victim in &preemption.victims {
+        while kubelet.pod_workers.could_have_running_containers(victim.uid()) {
+            kubelet.clock.sleep(POLL_PERIOD).await;
         }
-        *machine.admissions.preempted.lock().entry(room.resource.clone()).or_default() += 1;
+        *kubelet.resources.admission.preempted.lock().entry(preemption.resource.clone()).or_default() += 1;
     }
 }
 
-/// Whether the kernel has AppArmor and uses it: one that has it may have been started without.
+/// Returns true if the kernel has AppArmor enabled.
 fn has_app_armor() -> bool {
     let enabled = std::fs::read_to_string("/sys/module/apparmor/parameters/enabled");
     enabled.is_ok_and(|enabled| enabled.starts_with('Y'))
 }
 
-/// Whether a pod or one of its containers is to be confined by AppArmor.
-fn asks_for_app_armor(pod: &Value) -> bool {
+/// Returns true if a pod or one of its containers has an AppArmor profile.
+fn has_app_armor_profile(pod: &Value) -> bool {
     let confines = |tree: &Value| {
         let kind = tree.str_at(&["securityContext", "appArmorProfile", "type"]);
         kind.is_some_and(|kind| kind != "Unconfined")
@@ -191,8 +191,8 @@ fn asks_for_app_armor(pod: &Value) -> bool {
         })
 }
 
-/// As metrics name a reason: there must not be too many of them.
-fn counted_as(reason: &str) -> &'static str {
+/// The metric label of a reason. Reasons with an unbounded number of values are grouped.
+fn metric_reason(reason: &str) -> &'static str {
     const COUNTED: [&str; 11] = [
         "AppArmor",
         "PodOSSelectorNodeLabelDoesNotMatch",

@@ -1,6 +1,6 @@
-//! What a kubelet is told: a `KubeletConfiguration`, its flags, and upstream's defaults for what neither says.
+//! The kubelet's configuration: a `KubeletConfiguration`, its flags, and upstream's defaults for what neither sets.
 //!
-//! A tree that is read by name: what a field holds and what holds without it is in one table (`fields`). Pure.
+//! A tree that is read by field path. The table of fields with their types and defaults is `fields`. Pure.
 
 pub mod fields;
 mod read;
@@ -16,7 +16,7 @@ use fields::{FIELDS, Field, Shape};
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
 
-/// Why a configuration cannot be used.
+/// A configuration that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigurationError {
     #[error("{0}")]
@@ -44,23 +44,23 @@ impl Default for Configuration {
 }
 
 impl Configuration {
-    /// Reads a file as far as it goes; what nobody knows is left out and said.
+    /// Parses a file. Unknown fields are left out and returned as messages.
     pub fn read(text: &[u8]) -> Result<(Configuration, Vec<String>), ConfigurationError> {
         let mut duplicates = Vec::new();
         let tree = yaml::to_value(text, &mut duplicates)
-            .map_err(|error| ConfigurationError::Unreadable(error.to_string()))?;
+            .map_err(|err| ConfigurationError::Unreadable(err.to_string()))?;
         let (kind, api_version) = (meta::kind(&tree), meta::api_version(&tree));
         if (kind, api_version) != (KIND, API_VERSION) {
             let (kind, api_version) = (kind.to_owned(), api_version.to_owned());
             return Err(ConfigurationError::NotAConfiguration { kind, api_version });
         }
-        let (known, unknown) = read::known(&tree)?;
+        let (known, unknown) = read::known_fields(&tree)?;
         let mut said: Vec<String> = duplicates.iter().map(ToString::to_string).collect();
         said.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
         Ok((Configuration(known), said))
     }
 
-    /// Takes in what another says over this one.
+    /// Sets the fields of another configuration over those of this one.
     pub fn overlay(&mut self, other: &Configuration) {
         for field in FIELDS {
             if let Some(value) = other.at(field.path) {
@@ -69,20 +69,22 @@ impl Configuration {
         }
     }
 
-    /// Sets a field as its flag says it.
+    /// Sets a field from its flag.
     pub fn set_flag(&mut self, field: &Field, text: &str) -> Result<(), ConfigurationError> {
-        let value = read::flag(field.shape, text).map_err(|complaint| ConfigurationError::Field {
+        let value = read::flag(field.shape, text).map_err(|err| ConfigurationError::Field {
             path: format!("--{}", field.flag),
-            complaint,
+            complaint: err.to_string(),
         })?;
         self.put(field.path, value);
         Ok(())
     }
 
+    /// Sets the taints of the node when it is registered.
     pub fn set_taints(&mut self, taints: Vec<Value>) {
         self.put("registerWithTaints", taints.into());
     }
 
+    /// Sets the headers of requests for manifests.
     pub fn set_manifest_headers(&mut self, headers: &[(String, String)]) {
         for (name, value) in headers {
             let mut values = self.0.items_at(&["staticPodURLHeader", name]).to_vec();
@@ -91,7 +93,7 @@ impl Configuration {
         }
     }
 
-    /// Fills in what nobody said.
+    /// Sets the defaults of fields that are not set.
     pub fn complete(&mut self) {
         if self.duration("nodeStatusReportFrequency").is_none()
             && let Some(update) =
@@ -113,7 +115,8 @@ impl Configuration {
         }
     }
 
-    /// What is wrong with it, in upstream's words; what is right with it but not carried out here, in our own.
+    /// Checks the configuration: errors of upstream's validation in its words, and fields that this kubelet cannot
+    /// carry out.
     pub fn validate(&self) -> Result<(), ConfigurationError> {
         let mut complaints = validate::complaints(self);
         if complaints.is_empty() {
@@ -122,12 +125,12 @@ impl Configuration {
         if complaints.is_empty() { Ok(()) } else { Err(ConfigurationError::Invalid(complaints)) }
     }
 
-    /// The fields that say something without any effect here.
+    /// The fields that are set and have no effect here.
     pub fn without_effect(&self) -> Vec<&'static str> {
         unsupported::without_effect(self)
     }
 
-    /// As it is served.
+    /// The `KubeletConfiguration` that `/configz` serves.
     pub fn tree(&self) -> Value {
         let mut tree = self.0.clone();
         tree.set(&["kind"], KIND);
@@ -145,40 +148,45 @@ impl Configuration {
         self.0.set(&steps, value);
     }
 
+    /// The value of a field; false if it is not set.
     pub fn bool(&self, path: &str) -> bool {
         self.at(path).and_then(Value::as_bool).unwrap_or(false)
     }
 
+    /// The value of a field; 0 if it is not set.
     pub fn int(&self, path: &str) -> i64 {
         self.at(path).and_then(Value::as_int).unwrap_or(0)
     }
 
-    /// Empty if nobody said it.
+    /// The text of a field; empty if it is not set.
     pub fn text(&self, path: &str) -> &str {
         self.at(path).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// `None` for none.
+    /// The duration of a field; `None` if it is not set or zero.
     pub fn duration(&self, path: &str) -> Option<Duration> {
         let seconds = read::go_seconds(self.text(path)).ok().filter(|seconds| *seconds > 0.0)?;
         Duration::try_from_secs_f64(seconds).ok()
     }
 
+    /// The texts of a list; empty if it is not set.
     pub fn texts(&self, path: &str) -> Vec<String> {
         let items = self.at(path).and_then(Value::as_array).unwrap_or_default();
         items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
+    /// The entries of a map; empty if it is not set.
     pub fn map(&self, path: &str) -> Vec<(String, String)> {
         let entries = self.at(path).and_then(Value::as_object).into_iter().flat_map(corten_api::Map::iter);
         entries.filter_map(|(key, value)| Some((key.to_string(), value.as_str()?.to_owned()))).collect()
     }
 
+    /// The items of a list; empty if it is not set.
     pub fn items(&self, path: &str) -> &[Value] {
         self.at(path).and_then(Value::as_array).unwrap_or_default()
     }
 
-    /// The headers that manifests are asked for with.
+    /// The headers of requests for manifests.
     pub fn manifest_headers(&self) -> Vec<(String, String)> {
         let entries = self.at("staticPodURLHeader").and_then(Value::as_object);
         let entries = entries.into_iter().flat_map(corten_api::Map::iter);
@@ -207,7 +215,7 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// Whether a value has the shape that its field asks for.
+/// Returns true if a value has the type of its field.
 fn fits(shape: Shape, value: &Value) -> bool {
     match (shape, value) {
         (_, Value::Null) | (Shape::Other, _) => true,
@@ -237,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_fill_what_is_not_said() {
+    fn defaults_fill_unset_fields() {
         let given = whole(
             "port: 0\nhealthzPort: 0\nclusterDNS: [10.96.0.10]\nauthentication: {anonymous: {enabled: true}}",
         );
@@ -254,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_is_said() {
+    fn unknown_fields_are_reported() {
         let (_, unknown) =
             read("prot: 1\nauthentication: {x509: {clientCA: a}}\nlogging: {verbosity: 2}").unwrap();
         assert_eq!(unknown, ["unknown field \"authentication.x509.clientCA\"", "unknown field \"prot\""]);
@@ -266,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_count_over_files() {
+    fn flags_override_files() {
         let mut given = read("port: 1\nevictionHard: {memory.available: 1Gi}").unwrap().0;
         let mut set = |flag: &str, text: &str| given.set_flag(field_of_flag(flag).unwrap(), text);
         set("port", "2").unwrap();

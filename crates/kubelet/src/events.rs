@@ -1,4 +1,4 @@
-//! What the node tells about pods, in upstream's words.
+//! Events about pods, in upstream's words.
 
 use std::borrow::Cow;
 
@@ -9,17 +9,17 @@ use crate::pod::{Container, Pod, Role};
 
 const COMPONENT: &str = "kubelet";
 
-/// Tells what happens to one pod.
+/// Records the events of one pod.
 #[derive(Clone)]
-pub(crate) struct Teller {
+pub(crate) struct PodEventRecorder {
     recorder: Recorder,
     pod: Pod,
     node: Str,
 }
 
-impl Teller {
-    pub(crate) fn new(recorder: Recorder, pod: Pod, node: &str) -> Teller {
-        Teller { recorder, pod, node: Str::new(node) }
+impl PodEventRecorder {
+    pub(crate) fn new(recorder: Recorder, pod: Pod, node: &str) -> PodEventRecorder {
+        PodEventRecorder { recorder, pod, node: Str::new(node) }
     }
 
     pub(crate) fn normal(&self, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) {
@@ -34,7 +34,7 @@ impl Teller {
         self.recorder.record(Event { host: self.node.clone(), ..event });
     }
 
-    /// About one container: the event says which.
+    /// Records an event about one container, which the event's field path names.
     pub(crate) fn of_container(
         &self,
         container: &Container,
@@ -49,7 +49,7 @@ impl Teller {
     }
 }
 
-/// Where a container is in its pod.
+/// The field path of a container in its pod.
 fn field_path(container: &Container) -> String {
     let list = match container.role {
         Role::Init | Role::Sidecar => "initContainers",

@@ -1,11 +1,11 @@
-//! Keeps the node from running out of memory, disk and processes: pods that use too much go before everybody suffers.
+//! Evicts pods before the node runs out of memory, disk or processes.
 //!
-//! What is short is decided in `pressure`, who goes first in `ranking`, whose own limits are exceeded in `limits`, all
-//! pure. This file looks, lets the node be cleaned up, and ends one pod at a time.
+//! Pressure is decided in `pressure`, the order of eviction in `ranking`, exceeded limits of single pods in `limits`,
+//! all pure. This file measures, reclaims node resources, and evicts one pod at a time.
 
 mod limits;
+mod measure;
 mod message;
-mod observe;
 mod pressure;
 mod ranking;
 #[cfg(test)]
@@ -17,48 +17,51 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::admission::Refusal;
-use crate::collection;
-use crate::machine::Machine;
-use crate::node;
+use crate::admission::Rejection;
+use crate::garbage_collection;
+use crate::kubelet::Kubelet;
 use crate::pod::Pod;
 use crate::resources::Qos;
 use crate::stats::{self, Detail, PodStats};
 use crate::status::Ended;
 
 pub(crate) use pressure::Condition;
-pub(crate) use thresholds::{Options, Signal, Threshold};
+pub(crate) use thresholds::{Options, Signal, Threshold, ThresholdError};
 
 use pressure::Pressure;
 
 const REASON: &str = "Evicted";
-/// How long a pod that has to go at once is given.
-const AT_ONCE: Duration = Duration::from_secs(1);
-/// How long to wait for a pod to be gone before others are looked at.
-const GOING: Duration = Duration::from_secs(30);
+/// The grace period of a pod that is evicted for a hard threshold or its own limits.
+const IMMEDIATE: Duration = Duration::from_secs(1);
+/// The longest wait for an evicted pod to terminate before others are evicted.
+const TERMINATION_WAIT: Duration = Duration::from_secs(30);
 /// From this priority on a pod is never evicted.
 const CRITICAL: i64 = 2_000_000_000;
 
-/// What the node is short of.
-#[derive(Default)]
-pub(crate) struct Evictions {
-    state: Mutex<Pressure>,
+/// Evicts pods while the node is under pressure.
+pub(crate) struct EvictionManager {
+    pub(crate) options: Options,
+    pressure: Mutex<Pressure>,
     counts: Mutex<std::collections::BTreeMap<&'static str, u64>>,
 }
 
-impl Evictions {
-    /// What the node is short of now, or was lately.
-    pub(crate) fn conditions(&self) -> Vec<Condition> {
-        self.state.lock().conditions.clone()
+impl EvictionManager {
+    pub(crate) fn new(options: Options) -> EvictionManager {
+        EvictionManager { options, pressure: Mutex::default(), counts: Mutex::default() }
     }
 
-    /// How many pods had to go, by what was short.
+    /// The pressure conditions of the node, including those within the transition period.
+    pub(crate) fn conditions(&self) -> Vec<Condition> {
+        self.pressure.lock().conditions.clone()
+    }
+
+    /// The number of evicted pods, by signal.
     pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
         self.counts.lock().iter().map(|(signal, count)| (*signal, *count)).collect()
     }
 
-    /// Whether a pod that has not begun may begin here.
-    pub(crate) fn admits(&self, pod: &Pod) -> Result<(), Refusal> {
+    /// Returns a rejection if a pod must not start on this node under pressure.
+    pub(crate) fn admits(&self, pod: &Pod) -> Result<(), Rejection> {
         let conditions = self.conditions();
         if conditions.is_empty() || is_critical(pod) {
             return Ok(());
@@ -68,7 +71,7 @@ impl Evictions {
         {
             return Ok(());
         }
-        Err(Refusal { reason: REASON.to_owned(), message: message::of_conditions(&conditions) })
+        Err(Rejection { reason: REASON.to_owned(), message: message::of_conditions(&conditions) })
     }
 }
 
@@ -87,51 +90,51 @@ fn tolerates_memory_pressure(pod: &Pod) -> bool {
     })
 }
 
-/// A pod that has to go, and what it is told.
-struct Verdict {
+/// A pod to evict, and the reason.
+struct Eviction {
     pod: Pod,
     ended: Ended,
     signal: &'static str,
 }
 
-/// Looks once; true if a pod had to go, so that it is worth looking again soon.
-pub(crate) async fn look(machine: &Arc<Machine>) -> bool {
-    let options = &machine.housekeeping.eviction;
-    if let Some(verdict) = over_their_limits(machine).await {
-        return evict(machine, verdict).await;
+/// Checks the thresholds once. Returns true if a pod was evicted, so that the next check follows soon.
+pub(crate) async fn synchronize(kubelet: &Arc<Kubelet>) -> bool {
+    let options = &kubelet.eviction.options;
+    if let Some(verdict) = find_over_limits(kubelet).await {
+        return evict(kubelet, verdict).await;
     }
-    let observations = observe::observe(machine, options).await;
-    let now = machine.clock.now();
+    let observations = measure::measure(kubelet, options).await;
+    let now = kubelet.clock.now();
     let (acute, told) = {
-        let mut state = machine.evictions.state.lock();
+        let mut state = kubelet.eviction.pressure.lock();
         let before = state.conditions.clone();
         let acute = state.take(&options.thresholds, &observations, options.transition, now);
         (acute, (before, state.conditions.clone()))
     };
     if told.0 != told.1 {
-        machine.news.notify_one();
+        kubelet.node.changed.notify_one();
     }
     let Some(threshold) = pressure::most_urgent(&acute) else { return false };
     let resource = threshold.signal.resource();
     let text = format!("Attempting to reclaim {resource}");
-    node::tell(machine, true, "EvictionThresholdMet", text);
-    if reclaim(machine, threshold.signal).await {
-        let observations = observe::observe(machine, options).await;
+    kubelet.api.record_node_event(true, "EvictionThresholdMet", text);
+    if reclaim(kubelet, threshold.signal).await {
+        let observations = measure::measure(kubelet, options).await;
         if pressure::met(&options.thresholds, &observations, true).is_empty() {
-            tracing::info!(resource, "enough was cleaned up");
+            tracing::info!(resource, "node resources reclaimed without evicting pods");
             return false;
         }
     }
-    let Ok(summary) = stats::summary(machine, detail(threshold.signal)).await else { return false };
-    let images_apart = observe::images_apart(machine).await;
-    let mut pods = active(machine);
-    ranking::rank(&mut pods, threshold.signal, images_apart, &summary.pods);
+    let Ok(summary) = stats::summary(kubelet, detail(threshold.signal)).await else { return false };
+    let has_dedicated_image_fs = measure::has_dedicated_image_fs(kubelet).await;
+    let mut pods = active(kubelet);
+    ranking::rank(&mut pods, threshold.signal, has_dedicated_image_fs, &summary.pods);
     let Some(pod) = pods.into_iter().find(|pod| !is_critical(pod)) else {
-        tracing::warn!(resource, "the node is short of something, and no pod can go");
+        tracing::warn!(resource, "eviction threshold met, but no pod can be evicted");
         return false;
     };
     let stats = summary.pods.iter().find(|stats| stats.pod.uid() == pod.uid());
-    let message = message::of_shortage(resource, &pod, stats, &acute, &observations);
+    let message = message::of_pressure(resource, &pod, stats, &acute, &observations);
     let ended = Ended {
         reason: REASON.to_owned(),
         disrupted: Some(message.clone()),
@@ -139,10 +142,10 @@ pub(crate) async fn look(machine: &Arc<Machine>) -> bool {
         grace: Some(grace(&pod, threshold, options)),
         ..Ended::default()
     };
-    evict(machine, Verdict { pod, ended, signal: threshold.signal.name() }).await
+    evict(kubelet, Eviction { pod, ended, signal: threshold.signal.name() }).await
 }
 
-/// How much has to be known of pods to say who uses most.
+/// The statistics that ranking by a signal needs.
 fn detail(signal: Signal) -> Detail {
     match signal {
         Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable | Signal::PidAvailable => {
@@ -152,57 +155,58 @@ fn detail(signal: Signal) -> Detail {
     }
 }
 
-/// What is short at once leaves no time; what has been short for a while leaves as much as the node allows.
+/// The grace period of an evicted pod: the shortest for a hard threshold, at most `evictionMaxPodGracePeriod` for a
+/// soft one.
 fn grace(pod: &Pod, threshold: &Threshold, options: &Options) -> Duration {
     match threshold.grace.is_zero() {
-        true => AT_ONCE,
+        true => IMMEDIATE,
         false => options.most_grace.min(pod.grace()),
     }
 }
 
-/// Cleans the node up; true if there was anything that could help.
-async fn reclaim(machine: &Arc<Machine>, signal: Signal) -> bool {
-    let images_apart = observe::images_apart(machine).await;
-    if !signal.is_of_disk() || (images_apart && signal.is_of_node_fs()) {
+/// Reclaims node-level resources. Returns true if that could help against the signal.
+async fn reclaim(kubelet: &Arc<Kubelet>, signal: Signal) -> bool {
+    let has_dedicated_image_fs = measure::has_dedicated_image_fs(kubelet).await;
+    if !signal.is_of_disk() || (has_dedicated_image_fs && signal.is_of_node_fs()) {
         return false;
     }
-    collection::remove_dead_containers(machine, true).await;
-    collection::remove_unused_images(machine).await;
+    garbage_collection::remove_dead_containers(kubelet, true).await;
+    garbage_collection::remove_unused_images(kubelet).await;
     true
 }
 
-/// Pods that may still be running.
-fn active(machine: &Machine) -> Vec<Pod> {
-    machine.pods.all().into_iter().filter(|pod| !machine.has_ended(pod)).collect()
+/// The pods that are not in a final phase.
+fn active(kubelet: &Kubelet) -> Vec<Pod> {
+    kubelet.pod_workers.pods().into_iter().filter(|pod| !kubelet.is_terminal(pod)).collect()
 }
 
-/// A pod that has more on disk than it may.
-async fn over_their_limits(machine: &Machine) -> Option<Verdict> {
-    let limited: Vec<Pod> = active(machine).into_iter().filter(limits::has_any).collect();
+/// A pod that exceeds its own limits on disk usage.
+async fn find_over_limits(kubelet: &Kubelet) -> Option<Eviction> {
+    let limited: Vec<Pod> = active(kubelet).into_iter().filter(limits::has_any).collect();
     if limited.is_empty() {
         return None;
     }
-    let all = stats::of_pods(machine, &limited).await.ok()?;
-    let images_apart = observe::images_apart(machine).await;
+    let all = stats::of_pods(kubelet, &limited).await.ok()?;
+    let has_dedicated_image_fs = measure::has_dedicated_image_fs(kubelet).await;
     all.iter().filter(|stats| !is_critical(&stats.pod)).find_map(|stats: &PodStats| {
-        let (signal, message) = limits::exceeded(stats, images_apart)?;
-        let ended = Ended { reason: REASON.to_owned(), message, grace: Some(AT_ONCE), ..Ended::default() };
-        Some(Verdict { pod: stats.pod.clone(), ended, signal })
+        let (signal, message) = limits::exceeded(stats, has_dedicated_image_fs)?;
+        let ended = Ended { reason: REASON.to_owned(), message, grace: Some(IMMEDIATE), ..Ended::default() };
+        Some(Eviction { pod: stats.pod.clone(), ended, signal })
     })
 }
 
-/// Ends a pod and waits for it to be gone, within reason.
-async fn evict(machine: &Machine, verdict: Verdict) -> bool {
-    let Verdict { pod, ended, signal } = verdict;
-    machine.teller(&pod).warning(REASON, ended.message.clone());
-    tracing::info!(pod = %pod.key(), signal, why = ended.message.trim_end(), "evicting a pod");
-    *machine.evictions.counts.lock().entry(signal).or_default() += 1;
-    machine.pods.end(pod.uid(), ended);
+/// Evicts a pod and waits for its termination, up to [`TERMINATION_WAIT`].
+async fn evict(kubelet: &Kubelet, verdict: Eviction) -> bool {
+    let Eviction { pod, ended, signal } = verdict;
+    kubelet.api.pod_events(&pod).warning(REASON, ended.message.clone());
+    tracing::info!(pod = %pod.key(), signal, reason = ended.message.trim_end(), "evicting pod");
+    *kubelet.eviction.counts.lock().entry(signal).or_default() += 1;
+    kubelet.pod_workers.evict_pod(pod.uid(), ended);
     let gone = async {
-        while machine.pods.is_at_work(pod.uid()) {
-            machine.clock.sleep(Duration::from_millis(500)).await;
+        while kubelet.pod_workers.could_have_running_containers(pod.uid()) {
+            kubelet.clock.sleep(Duration::from_millis(500)).await;
         }
     };
-    machine.clock.timeout(GOING, gone).await;
+    kubelet.clock.timeout(TERMINATION_WAIT, gone).await;
     true
 }

@@ -1,4 +1,4 @@
-//! What a node does for itself from time to time: evicts, collects, rotates. How it is told to, and when it does.
+//! Periodic work of the kubelet: eviction, log rotation and garbage collection. Its settings, and its loop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,31 +6,47 @@ use std::time::Duration;
 use corten_api::Value;
 use corten_api::quantity::Quantity;
 
-use crate::collection::{self, ContainerPolicy, ImagePolicy, LogPolicy};
-use crate::eviction;
-use crate::machine::Machine;
+use crate::eviction::{self, ThresholdError};
+use crate::garbage_collection::{self, ContainerPolicy, ImagePolicy, LogPolicy, Policies};
+use crate::kubelet::Kubelet;
 
-/// How often pressure and logs are looked at.
+/// The time between checks of eviction thresholds and logs.
 const PERIOD: Duration = Duration::from_secs(10);
-/// Every so many of these, dead containers go; and images.
+/// The number of periods between garbage collections of containers, and of images.
 const PERIODS_PER_CONTAINERS: u64 = 6;
 const PERIODS_PER_IMAGES: u64 = 30;
-/// After a pod had to go, it is looked again soon.
+/// The time before the next check after a pod was evicted.
 const SOON: Duration = Duration::from_secs(1);
 
-/// How a node keeps itself in order.
+/// The settings of eviction and garbage collection.
 #[derive(Debug, Clone)]
 pub(crate) struct Housekeeping {
     pub(crate) eviction: eviction::Options,
-    pub(crate) images: ImagePolicy,
-    pub(crate) containers: ContainerPolicy,
-    pub(crate) logs: LogPolicy,
-    period: Duration,
+    pub(crate) collection: Policies,
+    pub(crate) period: Duration,
 }
 
+/// A setting of the configuration that cannot be used; messages are upstream's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HousekeepingError {
+    #[error("LowThresholdPercent {low} can not be higher than HighThresholdPercent {high}")]
+    ImageThresholds { low: u64, high: u64 },
+    #[error("failed to parse container log max size {0:?}: {1}")]
+    LogSize(String, String),
+    #[error("invalid MaxFiles {0}, must be > 1")]
+    LogFiles(i64),
+    #[error(transparent)]
+    Eviction(#[from] ThresholdError),
+}
+
+/// A text that is not a duration in Go's notation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("time: invalid duration {0:?}")]
+pub(crate) struct InvalidDuration(String);
+
 impl Housekeeping {
-    /// Reads the fields of a `KubeletConfiguration`; what it does not say is as upstream has it.
-    pub(crate) fn read(configuration: &Value) -> Result<Housekeeping, String> {
+    /// Reads the fields of a `KubeletConfiguration`, with upstream's defaults.
+    pub(crate) fn read(configuration: &Value) -> Result<Housekeeping, HousekeepingError> {
         let duration = |field: &str, default: Duration| {
             let text = configuration.str_at(&[field]).filter(|text| !text.is_empty());
             text.and_then(|text| go_duration(text).ok()).unwrap_or(default)
@@ -45,58 +61,58 @@ impl Housekeeping {
         };
         if images.low > images.high {
             let ImagePolicy { low, high, .. } = images;
-            return Err(format!(
-                "LowThresholdPercent {low} can not be higher than HighThresholdPercent {high}"
-            ));
+            return Err(HousekeepingError::ImageThresholds { low, high });
         }
         Ok(Housekeeping {
             eviction: eviction::Options::read(configuration, duration)?,
-            images,
-            containers: ContainerPolicy::default(),
-            logs: logs(configuration)?,
+            collection: Policies {
+                images,
+                containers: ContainerPolicy::default(),
+                logs: logs(configuration)?,
+            },
             period: duration("containerLogMonitorInterval", PERIOD).min(PERIOD).max(SOON),
         })
     }
 }
 
-fn logs(configuration: &Value) -> Result<LogPolicy, String> {
+fn logs(configuration: &Value) -> Result<LogPolicy, HousekeepingError> {
     let mut policy = LogPolicy::default();
     if let Some(text) = configuration.str_at(&["containerLogMaxSize"]).filter(|text| !text.is_empty()) {
         let size = Quantity::parse(text);
-        let size = size.map_err(|e| format!("failed to parse container log max size {text:?}: {e}"))?;
-        // Less than nothing is no limit.
+        let size = size.map_err(|err| HousekeepingError::LogSize(text.to_owned(), err.to_string()))?;
+        // A negative size means no limit.
         policy.most_bytes = u64::try_from(size.value()).unwrap_or(u64::MAX);
     }
     if let Some(files) = configuration.int_at(&["containerLogMaxFiles"]) {
         let enough = usize::try_from(files).ok().filter(|files| *files > 1);
-        policy.most_files = enough.ok_or_else(|| format!("invalid MaxFiles {files}, must be > 1"))?;
+        policy.most_files = enough.ok_or(HousekeepingError::LogFiles(files))?;
     }
     Ok(policy)
 }
 
-/// Keeps the node in order, for good.
-pub(crate) async fn run(machine: Arc<Machine>) {
-    let clock = machine.clock.clone();
-    collection::note_images(&machine).await;
+/// Runs eviction, log rotation and garbage collection periodically, for good.
+pub(crate) async fn run(kubelet: Arc<Kubelet>, period: Duration) {
+    let clock = kubelet.clock.clone();
+    garbage_collection::record_images(&kubelet).await;
     for round in 1u64.. {
-        let mut wait = machine.housekeeping.period;
-        if eviction::look(&machine).await {
+        let mut wait = period;
+        if eviction::synchronize(&kubelet).await {
             wait = SOON;
         }
-        collection::rotate_logs(&machine).await;
+        garbage_collection::rotate_logs(&kubelet).await;
         if round.is_multiple_of(PERIODS_PER_CONTAINERS) {
-            collection::remove_dead_containers(&machine, false).await;
+            garbage_collection::remove_dead_containers(&kubelet, false).await;
         }
         if round.is_multiple_of(PERIODS_PER_IMAGES) {
-            collection::collect_images(&machine).await;
+            garbage_collection::collect_images(&kubelet).await;
         }
         clock.sleep(wait).await;
     }
 }
 
 /// A duration in Go's notation, such as `1m30s`.
-pub(crate) fn go_duration(text: &str) -> Result<Duration, String> {
-    let invalid = || format!("time: invalid duration {text:?}");
+pub(crate) fn go_duration(text: &str) -> Result<Duration, InvalidDuration> {
+    let invalid = || InvalidDuration(text.to_owned());
     let mut rest = text;
     let mut seconds = 0.0;
     while !rest.is_empty() {
@@ -125,15 +141,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_said_is_as_upstream_has_it() {
+    fn unset_fields_have_upstreams_defaults() {
         let read = Housekeeping::read(&value!({})).unwrap();
-        assert_eq!((read.images, read.logs), (ImagePolicy::default(), LogPolicy::default()));
+        assert_eq!(
+            (read.collection.images, read.collection.logs),
+            (ImagePolicy::default(), LogPolicy::default())
+        );
         assert_eq!(read.eviction.thresholds.len(), 6);
         assert_eq!(read.eviction.transition, Duration::from_secs(300));
     }
 
     #[test]
-    fn what_is_said_counts() {
+    fn set_fields_are_read() {
         let read = Housekeeping::read(&value!({
             "imageGCHighThresholdPercent": 70, "imageGCLowThresholdPercent": 0, "imageMinimumGCAge": "1m30s",
             "imageMaximumGCAge": "24h", "containerLogMaxSize": "1Mi", "containerLogMaxFiles": 3,
@@ -146,8 +165,8 @@ mod tests {
             least_age: Duration::from_secs(90),
             most_age: Some(Duration::from_secs(86_400)),
         };
-        assert_eq!(read.images, expected);
-        assert_eq!(read.logs, LogPolicy { most_bytes: 1 << 20, most_files: 3 });
+        assert_eq!(read.collection.images, expected);
+        assert_eq!(read.collection.logs, LogPolicy { most_bytes: 1 << 20, most_files: 3 });
         assert_eq!((read.eviction.thresholds.len(), read.eviction.transition), (2, Duration::from_secs(10)));
         for wrong in [
             value!({"containerLogMaxFiles": 1}),

@@ -1,49 +1,56 @@
-//! The node itself: registers it, renews its lease, reports what is known of the machine and tells what happens to it.
+//! The Node object: registers it, renews its lease, reports its status and records its events.
 
 mod capacity;
-mod described;
-mod news;
+mod events;
+pub(crate) mod kernel;
+pub(crate) mod oom_watcher;
+mod status;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use corten_api::{Value, meta, time, value};
+use corten_base::Clock;
 use corten_client::{Error, Key, Patch, kinds};
-use corten_reconcile::Event;
+use tokio::sync::Notify;
 
+use crate::api_server::ApiServer;
 use crate::configuration::Configuration;
-use crate::machine::Machine;
-use news::News;
+use crate::kubelet::Kubelet;
 
 pub(crate) use capacity::Reserved;
 
 const LEASES: &str = "kube-node-lease";
-/// How long to wait before pods are limited again, if that failed.
-const ENFORCE_AGAIN: Duration = Duration::from_secs(60);
+/// The time before a failed enforcement of node allocatable is retried.
+const ENFORCE_RETRY: Duration = Duration::from_secs(60);
 
-/// What a node says of itself, and how often.
+/// The settings of the Node object, its lease and its status.
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
-    /// Whether it makes its own object; somebody else does otherwise.
+    /// True if the kubelet creates its own Node; an administrator does otherwise.
     pub register: bool,
-    /// What it is labelled and tainted with when it is registered.
+    /// The labels of the Node when it is registered.
     pub labels: Vec<(String, String)>,
+    /// The taints of the Node when it is registered.
     pub taints: Vec<Value>,
+    /// The provider id of the Node.
     pub provider_id: String,
+    /// The maximum number of pods.
     pub max_pods: i64,
-    /// As many pods for each of the machine's processors; any number if 0.
+    /// The maximum number of pods for each CPU; unlimited if 0.
     pub pods_per_core: i64,
-    /// As many images are told of; all if not said.
+    /// The maximum number of images in the node status; all if `None`.
     pub max_images: Option<usize>,
-    /// How long its lease lasts.
+    /// The duration of the node's lease.
     pub lease: Duration,
-    /// How often it looks at itself, and how often it reports although nothing changed.
+    /// The time between updates of the node status.
     pub update: Duration,
+    /// The time between reports of an unchanged node status.
     pub report: Duration,
 }
 
 impl NodeOptions {
-    /// As a configuration says.
+    /// The options of a configuration.
     pub fn of(configuration: &Configuration) -> NodeOptions {
         let period = |path: &str| configuration.duration(path).unwrap_or_default();
         let lease = u64::try_from(configuration.int("nodeLeaseDurationSeconds")).unwrap_or_default();
@@ -63,7 +70,7 @@ impl NodeOptions {
 }
 
 impl Default for NodeOptions {
-    /// As upstream's kubelet does it unless told otherwise.
+    /// The defaults of upstream's kubelet.
     fn default() -> NodeOptions {
         NodeOptions {
             register: true,
@@ -80,95 +87,102 @@ impl Default for NodeOptions {
     }
 }
 
-/// Registers the node, then renews its lease and reports, for good.
-pub(crate) async fn beat(machine: Arc<Machine>) {
-    let clock = machine.clock.clone();
-    tell(&machine, false, "Starting", "Starting kubelet.".to_owned());
-    while let Err(error) = register(&machine).await {
-        tracing::warn!(%error, "the node could not be registered");
+/// The node's settings.
+pub(crate) struct Node {
+    pub(crate) options: NodeOptions,
+    pub(crate) reserved: Reserved,
+    /// The node's addresses, the primary one first.
+    pub(crate) addresses: Vec<String>,
+    /// The port of the kubelet's API; 0 without one.
+    pub(crate) api_port: u16,
+    /// Notified when the node's status may have changed.
+    pub(crate) changed: Notify,
+}
+
+impl Node {
+    pub(crate) fn new(
+        options: NodeOptions,
+        reserved: Reserved,
+        addresses: Vec<String>,
+        api_port: u16,
+    ) -> Node {
+        Node { options, reserved, addresses, api_port, changed: Notify::new() }
+    }
+}
+
+/// Registers the node, then renews its lease and reports its status, for good.
+pub(crate) async fn run(kubelet: Arc<Kubelet>) {
+    let clock = kubelet.clock.clone();
+    let options = &kubelet.node.options;
+    kubelet.api.record_node_event(false, "Starting", "Starting kubelet.".to_owned());
+    while let Err(err) = register(&kubelet).await {
+        tracing::warn!(node = kubelet.api.node_name, %err, "cannot register node; retrying");
         clock.sleep(Duration::from_secs(1)).await;
     }
     let mut last = Value::Null;
     let mut reported = clock.now();
-    // A lease is renewed four times before it is over.
-    let beat = machine.node.update.min(machine.node.lease / 4);
+    // A lease is renewed four times before it expires.
+    let period = options.update.min(options.lease / 4);
     loop {
-        let _ = clock.timeout(beat, machine.news.notified()).await;
+        let _ = clock.timeout(period, kubelet.node.changed.notified()).await;
         let result = async {
-            renew(&machine).await?;
-            let status = described::status(&machine).await;
-            let due = clock.now() >= reported + machine.node.report;
-            if due || status != last || !is_known(&machine, &status) {
-                report(&machine, &status).await?;
+            renew_lease(&kubelet.api, &clock).await?;
+            let status = status::status(&kubelet).await;
+            let due = clock.now() >= reported + options.report;
+            if due || status != last || !is_reported(&kubelet.api, &status) {
+                report_status(&kubelet.api, &clock, &status).await?;
                 last = status;
                 reported = clock.now();
             }
             Ok::<(), Error>(())
         };
-        if let Err(error) = result.await {
-            tracing::warn!(%error, "the node could not report");
+        if let Err(err) = result.await {
+            tracing::warn!(node = kubelet.api.node_name, %err, "cannot renew lease or report node status; retrying");
         }
     }
 }
 
-/// Keeps pods from using what is not theirs, for good.
-pub(crate) async fn enforce(machine: Arc<Machine>) {
-    let limits = described::capacity(&machine).limits(&machine.reserved);
-    while let Err(error) = machine.cgroups.limit(&limits) {
-        let message = format!("Failed to update Node Allocatable Limits [\"kubepods\"]: {error}");
-        tell(&machine, true, "FailedNodeAllocatableEnforcement", message);
-        machine.clock.sleep(ENFORCE_AGAIN).await;
+/// Limits all pods together to the node's allocatable resources. Retried until it succeeds.
+pub(crate) async fn enforce_allocatable(kubelet: Arc<Kubelet>) {
+    let limits = status::capacity(&kubelet).limits(&kubelet.node.reserved);
+    while let Err(err) = kubelet.resources.cgroups.limit(&limits) {
+        let message = format!("Failed to update Node Allocatable Limits [\"kubepods\"]: {err}");
+        kubelet.api.record_node_event(true, "FailedNodeAllocatableEnforcement", message);
+        kubelet.clock.sleep(ENFORCE_RETRY).await;
     }
     let message = "Updated Node Allocatable limit across pods".to_owned();
-    tell(&machine, false, "NodeAllocatableEnforced", message);
+    kubelet.api.record_node_event(false, "NodeAllocatableEnforced", message);
 }
 
-/// Follows what others do to the node's object.
-pub(crate) fn follow(machine: &Arc<Machine>) {
-    let (following, closed) = (machine.clone(), parking_lot::Mutex::new(false));
-    machine.caches.of(&machine.own_node).subscribe(move |change| {
+/// Records an event when the node becomes schedulable or unschedulable.
+pub(crate) fn watch_own_node(api: &ApiServer) {
+    let (recording, unschedulable) = (api.clone(), parking_lot::Mutex::new(false));
+    api.own_nodes().subscribe(move |change| {
         let Some(node) = &change.new else { return };
-        let node = node.tree();
-        let mut closed = closed.lock();
-        if let Some(News { warning, reason, message }) = news::schedulable(*closed, &node) {
-            *closed = !*closed;
-            tell(&following, warning, reason, message);
+        let mut unschedulable = unschedulable.lock();
+        if let Some(event) = events::schedulable(*unschedulable, &node.tree()) {
+            *unschedulable = !*unschedulable;
+            recording.record_node_event(event.warning, event.reason, event.message);
         }
     });
 }
 
-/// The node as the API server has it; as it would be registered, as long as that is not known.
-pub(crate) fn known(machine: &Machine) -> Value {
-    let node = machine.caches.of(&machine.own_node).get(&key(machine));
-    node.map(|node| node.tree()).filter(|node| node.at(&["status", "allocatable"]).is_some()).unwrap_or_else(
-        || {
-            let mut node = described::object(machine);
-            node.set(&["status", "allocatable"], described::allocatable(machine));
-            node
-        },
-    )
+/// The cached Node; before it is cached, the Node as it would be registered.
+pub(crate) fn cached(kubelet: &Kubelet) -> Value {
+    let node = kubelet.api.own_node().map(|node| node.tree());
+    node.filter(|node| node.at(&["status", "allocatable"]).is_some()).unwrap_or_else(|| {
+        let mut node = status::object(kubelet);
+        node.set(&["status", "allocatable"], status::allocatable(kubelet));
+        node
+    })
 }
 
-/// What the node has for pods.
-pub(crate) fn allocatable(machine: &Machine) -> Value {
-    known(machine).at(&["status", "allocatable"]).cloned().unwrap_or_default()
+/// The node's allocatable resources.
+pub(crate) fn allocatable(kubelet: &Kubelet) -> Value {
+    cached(kubelet).at(&["status", "allocatable"]).cloned().unwrap_or_default()
 }
 
-/// Tells something of the node.
-pub(crate) fn tell(machine: &Machine, warning: bool, reason: &'static str, message: String) {
-    let name = machine.config.node_name.as_str();
-    let known = machine.caches.of(&machine.own_node).get(&key(machine));
-    // Whoever looks for events of a node looks under its name, too.
-    let uid = known.map_or_else(|| name.to_owned(), |node| node.uid.to_string());
-    let node = value!({"kind": "Node", "apiVersion": "v1", "metadata": {"name": (name), "uid": (uid)}});
-    let event = match warning {
-        true => Event::warning("kubelet", &node, reason, message),
-        false => Event::normal("kubelet", &node, reason, message),
-    };
-    machine.recorder.record(Event { host: name.into(), ..event });
-}
-
-/// All the memory of the machine, in bytes.
+/// The memory of the machine, in bytes.
 pub(crate) fn memory() -> i64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
@@ -176,93 +190,91 @@ pub(crate) fn memory() -> i64 {
     kilobytes.unwrap_or(0) * 1024
 }
 
-/// Whether the API server has it as the node says it: a node that was cut off has been given up meanwhile.
-fn is_known(machine: &Machine, status: &Value) -> bool {
-    let node = machine.caches.of(&machine.own_node).get(&key(machine));
-    node.is_none_or(|node| agrees(&node.tree(), status))
+/// Returns true if the cached Node has the conditions that were reported. The node lifecycle controller changes them
+/// while the node is unreachable.
+fn is_reported(api: &ApiServer, status: &Value) -> bool {
+    api.own_node().is_none_or(|node| has_conditions(&node.tree(), status))
 }
 
-/// Whether a Node says of every condition what is said here.
-fn agrees(node: &Value, status: &Value) -> bool {
-    let known = node.items_at(&["status", "conditions"]);
-    let same = |said: &Value| {
-        let status = known.iter().find(|known| known.str_at(&["type"]) == said.str_at(&["type"]));
-        status.is_some_and(|known| known.str_at(&["status"]) == said.str_at(&["status"]))
+/// Returns true if a Node has every condition with the same status.
+fn has_conditions(node: &Value, status: &Value) -> bool {
+    let actual = node.items_at(&["status", "conditions"]);
+    let same = |desired: &Value| {
+        let found = actual.iter().find(|found| found.str_at(&["type"]) == desired.str_at(&["type"]));
+        found.is_some_and(|found| found.str_at(&["status"]) == desired.str_at(&["status"]))
     };
     status.items_at(&["conditions"]).iter().all(same)
 }
 
-fn key(machine: &Machine) -> Key {
-    Key::new("", machine.config.node_name.as_str())
-}
-
-async fn register(machine: &Machine) -> Result<(), Error> {
-    let name = &machine.config.node_name;
-    let status = described::status(machine).await;
-    let node = match machine.node.register {
+/// Creates the Node (or updates its labels) and its lease, and reports its status.
+async fn register(kubelet: &Kubelet) -> Result<(), Error> {
+    let (api, clock, options) = (&kubelet.api, &kubelet.clock, &kubelet.node.options);
+    let name = &api.node_name;
+    let status = status::status(kubelet).await;
+    let node = match options.register {
         true => {
-            let mut node = described::object(machine);
-            node.set(&["status"], described::dated(&status, &Value::Null, machine.clock.now()));
-            machine.client.create(&kinds::NODES, &node).await
+            let mut node = status::object(kubelet);
+            node.set(&["status"], status::dated(&status, &Value::Null, clock.now()));
+            api.client.create(&kinds::NODES, &node).await
         }
-        false => machine.client.get(&kinds::NODES, &key(machine)).await,
+        false => api.client.get(&kinds::NODES, &api.node_key()).await,
     };
     let node = match node {
-        Err(error) if error.already_exists() => {
-            // What others said of it stays; what follows from the machine is said again.
-            let patch = Patch::Merge(value!({"metadata": {"labels": (described::own_labels(name))}}));
-            machine.client.patch(&kinds::NODES, &key(machine), &patch, "").await?
+        Err(err) if err.already_exists() => {
+            // Labels of others stay; those that follow from the machine are set again.
+            let patch = Patch::Merge(value!({"metadata": {"labels": (status::own_labels(name))}}));
+            api.client.patch(&kinds::NODES, &api.node_key(), &patch, "").await?
         }
         node => {
             let node = node?;
-            if machine.node.register {
-                tell_news(machine, &Value::Null, &status);
+            if options.register {
+                record_changes(api, &Value::Null, &status);
             }
             node
         }
     };
-    report(machine, &status).await?;
+    report_status(api, clock, &status).await?;
     let mut lease = kinds::LEASES.new_object(LEASES, name);
     lease.set(
         &["metadata", "ownerReferences"],
         value!([{"apiVersion": "v1", "kind": "Node", "name": (name.as_str()), "uid": (meta::uid(&node))}]),
     );
-    let now = time::format_micro(machine.clock.now());
-    let lease_seconds = i64::try_from(machine.node.lease.as_secs()).unwrap_or(i64::MAX);
+    let now = time::format_micro(clock.now());
+    let lease_seconds = i64::try_from(options.lease.as_secs()).unwrap_or(i64::MAX);
     lease.set(
         &["spec"],
         value!({"holderIdentity": (name.as_str()), "leaseDurationSeconds": (lease_seconds), "renewTime": (now)}),
     );
-    match machine.client.create(&kinds::LEASES, &lease).await {
-        Err(error) if error.already_exists() => renew(machine).await,
+    match api.client.create(&kinds::LEASES, &lease).await {
+        Err(err) if err.already_exists() => renew_lease(api, clock).await,
         result => result.map(drop),
     }
 }
 
-async fn renew(machine: &Machine) -> Result<(), Error> {
-    let now = time::format_micro(machine.clock.now());
+async fn renew_lease(api: &ApiServer, clock: &Clock) -> Result<(), Error> {
+    let now = time::format_micro(clock.now());
     let patch = Patch::Merge(value!({"spec": {"renewTime": (now)}}));
-    let lease = Key::new(LEASES, machine.config.node_name.as_str());
-    machine.client.patch(&kinds::LEASES, &lease, &patch, "").await.map(drop)
+    let lease = Key::new(LEASES, api.node_name.as_str());
+    api.client.patch(&kinds::LEASES, &lease, &patch, "").await.map(drop)
 }
 
-async fn report(machine: &Machine, status: &Value) -> Result<(), Error> {
-    let node = machine.client.get(&kinds::NODES, &key(machine)).await?;
-    let mut dated = described::dated(status, &node, machine.clock.now());
+async fn report_status(api: &ApiServer, clock: &Clock, status: &Value) -> Result<(), Error> {
+    let node = api.client.get(&kinds::NODES, &api.node_key()).await?;
+    let mut dated = status::dated(status, &node, clock.now());
     if let Some(addresses) = dated.get_mut("addresses").and_then(Value::as_array_mut) {
-        // They would be merged by their type, of which there may be two.
+        // A strategic merge by type would lose one of two addresses of the same type.
         addresses.push(value!({"$patch": "replace"}));
     }
     let patch = Patch::Strategic(value!({"status": (dated)}));
-    machine.client.patch(&kinds::NODES, &key(machine), &patch, "status").await?;
-    tell_news(machine, &node, status);
+    api.client.patch(&kinds::NODES, &api.node_key(), &patch, "status").await?;
+    record_changes(api, &node, status);
     Ok(())
 }
 
-/// Tells what has changed, once the API server knows it.
-fn tell_news(machine: &Machine, before: &Value, status: &Value) {
-    for News { warning, reason, message } in news::news(&machine.config.node_name, before, status) {
-        tell(machine, warning, reason, message);
+/// Records the events of a status change, once it is reported.
+fn record_changes(api: &ApiServer, before: &Value, status: &Value) {
+    for event in events::changes(&api.node_name, before, status) {
+        api.record_node_event(event.warning, event.reason, event.message);
     }
 }
 
@@ -271,8 +283,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_that_was_given_up_is_told_of_again() {
-        let said = value!({"conditions": [
+    fn changed_conditions_are_reported_again() {
+        let status = value!({"conditions": [
             {"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}
         ]});
         let node = |ready: &str| {
@@ -281,8 +293,8 @@ mod tests {
                 {"type": "Ready", "status": (ready)}
             ]}})
         };
-        assert!(agrees(&node("True"), &said));
-        assert!(!agrees(&node("Unknown"), &said));
-        assert!(!agrees(&value!({}), &said));
+        assert!(has_conditions(&node("True"), &status));
+        assert!(!has_conditions(&node("Unknown"), &status));
+        assert!(!has_conditions(&value!({}), &status));
     }
 }

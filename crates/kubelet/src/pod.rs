@@ -1,6 +1,6 @@
-//! A pod as the node is asked to run it: its tree, and what is read off it again and again.
+//! A pod as its source defines it: its tree, and the fields that are used often.
 //!
-//! Nothing here knows what runs; see `observed` for that.
+//! The desired state; the actual state is `containers::observed`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use corten_api::{Str, Value, meta};
 use corten_client::Key;
 use jiff::Timestamp;
 
-/// A pod that is to run here. Cheap to clone.
+/// A pod of this node. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Pod(Arc<Inner>);
 
@@ -22,16 +22,19 @@ struct Inner {
     containers: Vec<Container>,
 }
 
-/// Who asks for a pod to run.
+/// The source of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
+    /// The API server.
     Api,
+    /// A manifest file.
     File,
+    /// A manifest URL.
     Http,
 }
 
 impl Source {
-    /// As the annotation that says it spells it.
+    /// The value of the annotation `kubernetes.io/config.source`.
     pub fn name(self) -> &'static str {
         match self {
             Source::Api => "api",
@@ -41,18 +44,20 @@ impl Source {
     }
 }
 
-/// What part a container plays in its pod.
+/// The role of a container in its pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Runs to its end before the next begins.
+    /// Runs to its end before the next one starts.
     Init,
-    /// Begins in its turn among the init containers and runs for as long as the pod does.
+    /// An init container with restart policy `Always`: starts in its turn and runs for as long as the pod does.
     Sidecar,
+    /// A main container.
     Main,
-    /// Added to a running pod to look into it.
+    /// Added to a running pod for debugging.
     Ephemeral,
 }
 
+/// The restart policy of a pod or container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestartPolicy {
     Always,
@@ -71,15 +76,18 @@ impl RestartPolicy {
     }
 }
 
-/// A container as its pod asks for it. Its pod holds its tree.
+/// A container of a pod's spec.
 #[derive(Debug, Clone)]
 pub struct Container {
+    /// The container's name.
     pub name: Str,
+    /// The role of the container in its pod.
     pub role: Role,
-    /// Its own, if it has one; sidecars' is what makes them sidecars.
+    /// The container's own restart policy, if it has one. `Always` makes an init container a sidecar.
     pub restart_policy: Option<RestartPolicy>,
-    /// Exit codes for which it is restarted whatever its policy says.
+    /// The exit codes after which the container is restarted whatever its policy says.
     restart_codes: Vec<ExitCodes>,
+    /// The container's spec.
     pub tree: Value,
 }
 
@@ -105,11 +113,12 @@ impl Container {
         }
     }
 
+    /// The container's image.
     pub fn image(&self) -> &str {
         self.tree.str_at(&["image"]).unwrap_or_default()
     }
 
-    /// Whether one that ended like this is to be started again.
+    /// Returns true if the container is restarted after it exited with a code.
     pub fn restarts_after(&self, exit_code: i32, of_pod: RestartPolicy) -> bool {
         if self.restart_codes.iter().any(|rule| rule.includes(exit_code.into())) {
             return true;
@@ -139,6 +148,7 @@ impl ExitCodes {
 }
 
 impl Pod {
+    /// A pod from its object and source.
     pub fn new(tree: Value, source: Source) -> Pod {
         let of = |list: &str, role: Role| {
             let items = tree.items_at(&["spec", list]).iter();
@@ -150,7 +160,7 @@ impl Pod {
         Pod(Arc::new(Inner { key: Key::of(&tree), uid: meta::uid(&tree).into(), source, containers, tree }))
     }
 
-    /// The same with another status.
+    /// The same pod with another status.
     #[must_use]
     pub fn with_status(&self, status: Value) -> Pod {
         let mut tree = self.tree().clone();
@@ -158,77 +168,87 @@ impl Pod {
         Pod::new(tree, self.source())
     }
 
+    /// The pod's object.
     pub fn tree(&self) -> &Value {
         &self.0.tree
     }
 
+    /// The namespace and name.
     pub fn key(&self) -> &Key {
         &self.0.key
     }
 
+    /// The uid.
     pub fn uid(&self) -> &str {
         &self.0.uid
     }
 
+    /// The name.
     pub fn name(&self) -> &str {
         &self.0.key.name
     }
 
+    /// The namespace.
     pub fn namespace(&self) -> &str {
         &self.0.key.namespace
     }
 
+    /// The source of the pod.
     pub fn source(&self) -> Source {
         self.0.source
     }
 
-    /// Whether it is the node's own, not the API server's.
+    /// Returns true if the pod's source is a file or URL, not the API server.
     pub fn is_static(&self) -> bool {
         self.0.source != Source::Api
     }
 
-    /// As messages name it: `name_namespace(uid)`.
+    /// The pod as upstream's messages name it: `name_namespace(uid)`.
     pub fn described(&self) -> String {
         format!("{}_{}({})", self.name(), self.namespace(), self.uid())
     }
 
-    /// All of them: init containers and sidecars in their order, then the others.
+    /// All containers: init containers and sidecars in their order, then the others.
     pub fn containers(&self) -> &[Container] {
         &self.0.containers
     }
 
+    /// The containers with a role, in their order.
     pub fn with_role(&self, role: Role) -> impl DoubleEndedIterator<Item = &Container> {
         self.0.containers.iter().filter(move |c| c.role == role)
     }
 
-    /// Init containers and sidecars, in the order they begin.
+    /// Init containers and sidecars, in the order they start.
     pub fn initial(&self) -> Vec<&Container> {
         self.0.containers.iter().filter(|c| matches!(c.role, Role::Init | Role::Sidecar)).collect()
     }
 
+    /// The container of a name.
     pub fn container(&self, name: &str) -> Option<&Container> {
         self.0.containers.iter().find(|c| c.name == name)
     }
 
+    /// The pod's restart policy.
     pub fn restart_policy(&self) -> RestartPolicy {
         RestartPolicy::read(self.0.tree.str_at(&["spec", "restartPolicy"])).unwrap_or(RestartPolicy::Always)
     }
 
+    /// Returns true if the pod shares a namespace of the node.
     pub fn uses_host(&self, namespace: HostNamespace) -> bool {
         self.0.tree.bool_at(&["spec", namespace.field()]).unwrap_or(false)
     }
 
-    /// Whether a node has taken it on, as far as its status tells.
-    pub fn has_begun(&self) -> bool {
+    /// Returns true if a node has started the pod, by its status.
+    pub fn has_started(&self) -> bool {
         self.0.tree.at(&["status", "startTime"]).is_some_and(|at| !at.is_null())
     }
 
-    /// Since when it is being deleted.
+    /// The deletion timestamp.
     pub fn deleted_at(&self) -> Option<Timestamp> {
         self.0.tree.str_at(&["metadata", "deletionTimestamp"])?.parse().ok()
     }
 
-    /// How long its containers may take to end; what its deletion says comes before what it says itself.
+    /// The grace period: that of the deletion, or else the pod's own.
     pub fn grace(&self) -> Duration {
         let asked = self.0.tree.int_at(&["metadata", "deletionGracePeriodSeconds"]);
         let own = || self.0.tree.int_at(&["spec", "terminationGracePeriodSeconds"]);
@@ -237,7 +257,7 @@ impl Pod {
     }
 }
 
-/// What of the node a pod may share.
+/// A namespace of the node that a pod may share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostNamespace {
     Network,

@@ -1,10 +1,10 @@
-//! Asks containers how they are: whether they have started, whether they live, whether they are ready.
+//! Startup, liveness and readiness probes of containers.
 //!
-//! One task for each probe of a running container; it ends with the container. What it finds out is told to the
-//! pod's worker when it changes.
+//! One task for each probe of a running container; it ends with the container. A changed result makes the pod sync.
 
-mod ask;
 mod grpc;
+pub(crate) mod http;
+mod prober;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
-use crate::machine::Machine;
-use crate::observed::Observed;
+use crate::containers::observed::Observed;
+use crate::kubelet::Kubelet;
 use crate::pod::{Container, Pod, Role};
-use crate::worker::Orders;
-use ask::{Answer, Asking};
+use crate::pod_workers::work::PodWork;
+use prober::{Answer, ProbeTarget};
 
 #[derive(Default)]
-pub(crate) struct Probes {
-    followed: Mutex<HashMap<String, Followed>>,
-    counts: Mutex<BTreeMap<Asked, Tally>>,
+pub(crate) struct ProbeManager {
+    containers: Mutex<HashMap<String, ContainerProbes>>,
+    counts: Mutex<BTreeMap<ProbeLabels, ProbeCounts>>,
 }
 
-/// What is counted: a probe of a container.
+/// The labels of a probe's metrics.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Asked {
+pub(crate) struct ProbeLabels {
     pub(crate) namespace: String,
     pub(crate) pod: String,
     pub(crate) pod_uid: String,
@@ -39,21 +39,21 @@ pub(crate) struct Asked {
     pub(crate) probe: &'static str,
 }
 
-/// How often a probe was answered, and how long that took.
+/// The counts and durations of a probe's results.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Tally {
+pub(crate) struct ProbeCounts {
     pub(crate) successful: u64,
     pub(crate) failed: u64,
     pub(crate) unknown: u64,
-    /// How many answers took as long as each of [`SECONDS`] or less. Failures are not timed.
+    /// The number of probes that took as long as each of [`SECONDS`] or less. Failures are not timed.
     pub(crate) within: [u64; SECONDS.len()],
     pub(crate) seconds: f64,
 }
 
-/// How long answers may take, in steps.
+/// The buckets of the probes' duration histogram.
 pub(crate) const SECONDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-impl Tally {
+impl ProbeCounts {
     fn take(&mut self, answer: &Answer, took: Duration) {
         match answer {
             Answer::Success | Answer::Warning(_) => self.successful += 1,
@@ -71,14 +71,14 @@ impl Tally {
 }
 
 #[derive(Default)]
-struct Followed {
-    known: Verdict,
+struct ContainerProbes {
+    known: ProbeResults,
     tasks: Vec<(Kind, AbortHandle)>,
 }
 
-/// What probes have found out about a container.
+/// The probe results of a container.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub(crate) struct ProbeResults {
     pub(crate) started: Option<bool>,
     pub(crate) startup_failed: bool,
     pub(crate) liveness_failed: bool,
@@ -110,7 +110,7 @@ impl Kind {
     }
 }
 
-impl Drop for Followed {
+impl Drop for ContainerProbes {
     fn drop(&mut self) {
         for (_, task) in &self.tasks {
             task.abort();
@@ -118,22 +118,16 @@ impl Drop for Followed {
     }
 }
 
-impl Probes {
-    pub(crate) fn of(&self, container_id: &str) -> Verdict {
-        self.followed.lock().get(container_id).map(|followed| followed.known).unwrap_or_default()
+impl ProbeManager {
+    pub(crate) fn of(&self, container_id: &str) -> ProbeResults {
+        self.containers.lock().get(container_id).map(|containers| containers.known).unwrap_or_default()
     }
 
-    /// Probes the containers of a pod that run, and no others.
-    pub(crate) fn follow(
-        &self,
-        machine: &Arc<Machine>,
-        pod: &Pod,
-        observed: &Observed,
-        orders: &Arc<Orders>,
-    ) {
+    /// Starts the probes of a pod's running containers, and stops those of others.
+    pub(crate) fn update(&self, kubelet: &Arc<Kubelet>, pod: &Pod, observed: &Observed, work: &Arc<PodWork>) {
         let running: HashSet<&str> = observed.running().map(|status| status.id.as_str()).collect();
         let gone = observed.containers.iter().map(|found| found.status.id.as_str());
-        let mut state = self.followed.lock();
+        let mut state = self.containers.lock();
         for id in gone.filter(|id| !running.contains(id)) {
             state.remove(id);
         }
@@ -142,69 +136,70 @@ impl Probes {
                 continue;
             }
             let Some(container) = pod.container(&status.metadata.name) else { continue };
-            let pod_ip = observed.ips().first().or(machine.host_ips.first()).cloned().unwrap_or_default();
-            let tasks = begin(machine, pod, container, status, &pod_ip, orders);
-            state.insert(status.id.clone(), Followed { known: told(pod, status), tasks });
+            let pod_ip =
+                observed.ips().first().or(kubelet.node.addresses.first()).cloned().unwrap_or_default();
+            let tasks = start_probes(kubelet, pod, container, status, &pod_ip, work);
+            state.insert(status.id.clone(), ContainerProbes { known: reported_results(pod, status), tasks });
         }
     }
 
-    /// Stops asking a container that is being ended: anything at all, or only what would have it ended.
+    /// Stops the probes of a container that is being stopped: all of them, or all but readiness.
     pub(crate) fn stop(&self, container_id: &str, everything: bool) {
-        let state = self.followed.lock();
-        let tasks = state.get(container_id).into_iter().flat_map(|followed| &followed.tasks);
+        let state = self.containers.lock();
+        let tasks = state.get(container_id).into_iter().flat_map(|containers| &containers.tasks);
         tasks.filter(|(kind, _)| everything || *kind != Kind::Readiness).for_each(|(_, task)| task.abort());
     }
 
-    /// How probes were answered.
-    pub(crate) fn counts(&self) -> Vec<(Asked, Tally)> {
-        self.counts.lock().iter().map(|(asked, tally)| (asked.clone(), tally.clone())).collect()
+    /// The counts of all probes.
+    pub(crate) fn counts(&self) -> Vec<(ProbeLabels, ProbeCounts)> {
+        self.counts.lock().iter().map(|(labels, counts)| (labels.clone(), counts.clone())).collect()
     }
 
     /// Forgets a pod that is gone.
     pub(crate) fn forget(&self, uid: &str) {
-        self.counts.lock().retain(|asked, _| asked.pod_uid != uid);
+        self.counts.lock().retain(|labels, _| labels.pod_uid != uid);
     }
 
-    /// Takes in what a probe found; true if that is news.
-    fn learn(&self, id: &str, change: impl FnOnce(&mut Verdict)) -> bool {
-        let mut state = self.followed.lock();
-        let Some(followed) = state.get_mut(id) else { return false };
-        let before = followed.known;
-        change(&mut followed.known);
-        followed.known != before
+    /// Takes over a probe result. Returns true if it changed.
+    fn set_result(&self, id: &str, change: impl FnOnce(&mut ProbeResults)) -> bool {
+        let mut state = self.containers.lock();
+        let Some(containers) = state.get_mut(id) else { return false };
+        let before = containers.known;
+        change(&mut containers.known);
+        containers.known != before
     }
 }
 
-/// What is known of a container that others asked before: what was last told of it.
-fn told(pod: &Pod, status: &ContainerStatus) -> Verdict {
+/// The results before the first probe of this process: those of the last reported status.
+fn reported_results(pod: &Pod, status: &ContainerStatus) -> ProbeResults {
     let lists = ["containerStatuses", "initContainerStatuses"];
     let mut all = lists.into_iter().flat_map(|list| pod.tree().items_at(&["status", list]));
-    let is_it = |told: &&Value| {
-        told.str_at(&["containerID"]).and_then(|id| id.split("://").nth(1)) == Some(status.id.as_str())
+    let is_it = |reported: &&Value| {
+        reported.str_at(&["containerID"]).and_then(|id| id.split("://").nth(1)) == Some(status.id.as_str())
     };
-    let Some(told) = all.find(is_it) else { return Verdict::default() };
-    let started = told.bool_at(&["started"]).filter(|started| *started);
-    Verdict { started, ready: told.bool_at(&["ready"]).unwrap_or(false), ..Verdict::default() }
+    let Some(reported) = all.find(is_it) else { return ProbeResults::default() };
+    let started = reported.bool_at(&["started"]).filter(|started| *started);
+    ProbeResults { started, ready: reported.bool_at(&["ready"]).unwrap_or(false), ..ProbeResults::default() }
 }
 
-fn begin(
-    machine: &Arc<Machine>,
+fn start_probes(
+    kubelet: &Arc<Kubelet>,
     pod: &Pod,
     container: &Container,
     status: &ContainerStatus,
     pod_ip: &str,
-    orders: &Arc<Orders>,
+    work: &Arc<PodWork>,
 ) -> Vec<(Kind, AbortHandle)> {
     if matches!(container.role, Role::Init | Role::Ephemeral) {
         return Vec::new();
     }
     let kinds = [Kind::Startup, Kind::Liveness, Kind::Readiness];
-    let asked = kinds.into_iter().filter_map(|kind| Some((kind, container.tree.get(kind.field())?)));
-    asked
+    let labels = kinds.into_iter().filter_map(|kind| Some((kind, container.tree.get(kind.field())?)));
+    labels
         .map(|(kind, probe)| {
             let prober = Prober {
-                machine: machine.clone(),
-                orders: orders.clone(),
+                kubelet: kubelet.clone(),
+                work: work.clone(),
                 pod: pod.clone(),
                 container: container.clone(),
                 id: status.id.clone(),
@@ -219,8 +214,8 @@ fn begin(
 }
 
 struct Prober {
-    machine: Arc<Machine>,
-    orders: Arc<Orders>,
+    kubelet: Arc<Kubelet>,
+    work: Arc<PodWork>,
     pod: Pod,
     container: Container,
     id: String,
@@ -232,8 +227,8 @@ struct Prober {
 
 impl Prober {
     fn seconds(&self, key: &str, default: u64) -> Duration {
-        let asked = self.probe.int_at(&[key]).and_then(|seconds| u64::try_from(seconds).ok());
-        Duration::from_secs(asked.unwrap_or(default))
+        let labels = self.probe.int_at(&[key]).and_then(|seconds| u64::try_from(seconds).ok());
+        Duration::from_secs(labels.unwrap_or(default))
     }
 
     fn times(&self, key: &str, default: u32) -> u32 {
@@ -243,45 +238,45 @@ impl Prober {
     async fn run(self) {
         let period = self.seconds("periodSeconds", 10).max(Duration::from_secs(1));
         let limit = self.seconds("timeoutSeconds", 1).max(Duration::from_secs(1));
-        if self.kind == Kind::Startup && self.machine.probes.of(&self.id).started == Some(true) {
+        if self.kind == Kind::Startup && self.kubelet.probes.of(&self.id).started == Some(true) {
             return;
         }
-        self.machine.clock.sleep(self.delay()).await;
+        self.kubelet.clock.sleep(self.delay()).await;
         let (mut successes, mut failures) = (0, 0);
         loop {
             if self.is_due() {
-                let asking = Asking {
-                    machine: &self.machine,
+                let target = ProbeTarget {
+                    kubelet: &self.kubelet,
                     pod: &self.pod,
                     container: &self.container,
                     id: &self.id,
                     pod_ip: &self.pod_ip,
                     limit,
                 };
-                let began = self.machine.clock.now();
-                let answer = asking.ask(&self.probe).await;
-                self.count(&answer, self.machine.clock.now().duration_since(began).unsigned_abs());
-                match self.tell(answer) {
+                let began = self.kubelet.clock.now();
+                let answer = target.run_probe(&self.probe).await;
+                self.count(&answer, self.kubelet.clock.now().duration_since(began).unsigned_abs());
+                match self.record_result(answer) {
                     Some(true) => (successes, failures) = (successes + 1, 0),
                     Some(false) => (successes, failures) = (0, failures + 1),
                     None => {}
                 }
-                if self.conclude(successes, failures) {
+                if self.apply_thresholds(successes, failures) {
                     return;
                 }
             }
-            self.machine.clock.sleep(period).await;
+            self.kubelet.clock.sleep(period).await;
         }
     }
 
-    /// How long the first question waits: a container that has been running for a while has waited.
+    /// The remaining initial delay: a container that runs already has spent some of it.
     fn delay(&self) -> Duration {
-        let ran = self.machine.clock.now().duration_since(self.started_at);
+        let ran = self.kubelet.clock.now().duration_since(self.started_at);
         self.seconds("initialDelaySeconds", 0).saturating_sub(Duration::try_from(ran).unwrap_or_default())
     }
 
-    /// Tells what there is to tell of an answer; whether it is a success, if it is anything.
-    fn tell(&self, answer: Answer) -> Option<bool> {
+    /// Records the event of a result. Returns true for success, false for failure, `None` for unknown.
+    fn record_result(&self, answer: Answer) -> Option<bool> {
         let word = self.kind.word();
         let (reason, message, success) = match answer {
             Answer::Success => return Some(true),
@@ -291,37 +286,37 @@ impl Prober {
                 ("Unhealthy", format!("{word} probe errored and resulted in unknown state: {said}"), None)
             }
         };
-        let teller = self.machine.teller(&self.pod);
-        teller.of_container(&self.container, EventKind::Warning, reason, message);
+        let events = self.kubelet.api.pod_events(&self.pod);
+        events.of_container(&self.container, EventKind::Warning, reason, message);
         success
     }
 
     fn count(&self, answer: &Answer, took: Duration) {
-        let asked = Asked {
+        let labels = ProbeLabels {
             namespace: self.pod.namespace().to_owned(),
             pod: self.pod.name().to_owned(),
             pod_uid: self.pod.uid().to_owned(),
             container: self.container.name.to_string(),
             probe: self.kind.word(),
         };
-        self.machine.probes.counts.lock().entry(asked).or_default().take(answer, took);
+        self.kubelet.probes.counts.lock().entry(labels).or_default().take(answer, took);
     }
 
-    /// The others wait for the container to have started.
+    /// Returns true if the probe may run: liveness and readiness wait for the startup probe.
     fn is_due(&self) -> bool {
         let waits = self.kind != Kind::Startup && self.container.tree.get("startupProbe").is_some();
-        !waits || self.machine.probes.of(&self.id).started == Some(true)
+        !waits || self.kubelet.probes.of(&self.id).started == Some(true)
     }
 
-    /// Draws the conclusion if there is one to draw; true if there is nothing more to ask: whoever failed to live is
-    /// going to be ended, and whether somebody has started is asked only once.
-    fn conclude(&self, successes: u32, failures: u32) -> bool {
+    /// Takes over a result that has reached its threshold. Returns true if the probe is done: a startup probe after
+    /// its result, a liveness probe after its failure.
+    fn apply_thresholds(&self, successes: u32, failures: u32) -> bool {
         let enough = successes >= self.times("successThreshold", 1);
         let too_many = failures >= self.times("failureThreshold", 3);
         if !enough && !too_many {
             return false;
         }
-        let news = self.machine.probes.learn(&self.id, |known| match self.kind {
+        let news = self.kubelet.probes.set_result(&self.id, |known| match self.kind {
             Kind::Startup => {
                 known.started = Some(enough);
                 known.startup_failed = too_many;
@@ -330,7 +325,7 @@ impl Prober {
             Kind::Readiness => known.ready = enough,
         });
         if news {
-            self.orders.changed.notify_one();
+            self.work.sync();
         }
         self.kind == Kind::Startup || (self.kind == Kind::Liveness && too_many)
     }

@@ -1,28 +1,42 @@
-//! What a container and its pod may use, in the numbers the kernel knows.
+//! Resources of containers and pods in the kernel's units.
 //!
-//! Pure; the numbers are upstream's, so that a pod weighs the same on any node.
+//! Pure; the numbers are upstream's, so that a pod has the same weight on any node.
+
+pub(crate) mod allocation;
+pub(crate) mod cgroups;
+pub(crate) mod resize;
 
 use corten_api::Value;
 use corten_api::quantity::Quantity;
 use corten_container::LinuxContainerResources;
 use corten_quota::resource_list::{self, ResourceList};
 
+use crate::admission::AdmissionHandler;
 use crate::pod::{Container, Pod, Role};
+use allocation::AllocationManager;
+use cgroups::PodCgroups;
+
+/// The node's resources, as far as pods share them.
+pub(crate) struct Resources {
+    pub(crate) cgroups: PodCgroups,
+    pub(crate) admission: AdmissionHandler,
+    pub(crate) allocations: AllocationManager,
+}
 
 const MIN_SHARES: i64 = 2;
 const MAX_SHARES: i64 = 262_144;
 const SHARES_PER_CPU: i64 = 1024;
-/// Microseconds over which a quota is spent.
+/// The period of cpu quotas, in microseconds.
 pub(crate) const CPU_PERIOD: i64 = 100_000;
 const MIN_QUOTA: i64 = 1000;
 
-/// Below this nothing is ever killed for want of memory before others.
+/// The OOM score of containers that are killed last.
 const GUARANTEED_OOM: i64 = -997;
 const BEST_EFFORT_OOM: i64 = 1000;
-/// Pods of this priority are what the node itself needs.
+/// The priority of pods that are critical for the node.
 const NODE_CRITICAL: i64 = 2_000_001_000;
 
-/// How well a pod is served when there is not enough for all.
+/// The QoS class of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Qos {
     Guaranteed,
@@ -31,7 +45,7 @@ pub(crate) enum Qos {
 }
 
 impl Qos {
-    /// As the API server found it.
+    /// The class that the API server set.
     pub(crate) fn of(pod: &Pod) -> Qos {
         match pod.tree().str_at(&["status", "qosClass"]) {
             Some("Guaranteed") => Qos::Guaranteed,
@@ -40,7 +54,7 @@ impl Qos {
         }
     }
 
-    /// Where pods of this class have their cgroups, below the root of all pods.
+    /// The cgroup of the class, relative to that of all pods.
     pub(crate) fn cgroup(self) -> &'static str {
         match self {
             Qos::Guaranteed => "",
@@ -49,7 +63,7 @@ impl Qos {
         }
     }
 
-    /// Where a pod of this class has its cgroup.
+    /// The cgroup of a pod of the class.
     pub(crate) fn cgroup_of(self, uid: &str) -> String {
         match self.cgroup() {
             "" => format!("/kubepods/pod{uid}"),
@@ -63,12 +77,12 @@ pub(crate) fn cgroup_of(pod: &Pod) -> String {
     Qos::of(pod).cgroup_of(pod.uid())
 }
 
-/// What is listed under `requests` or `limits`.
+/// An entry of `requests` or `limits`.
 pub(crate) fn listed(resources: &Value, list: &str, name: &str) -> Option<Quantity> {
     Quantity::parse(resources.str_at(&[list, name])?).ok()
 }
 
-/// What a container asks for; what it may use at most stands for what it does not say.
+/// A container's request; its limit stands for a request that is not set.
 fn request(resources: &Value, name: &str) -> Option<Quantity> {
     listed(resources, "requests", name).or_else(|| listed(resources, "limits", name))
 }
@@ -84,7 +98,7 @@ pub(crate) fn quota(milli_cpu: i64) -> i64 {
     if milli_cpu == 0 { 0 } else { (milli_cpu * CPU_PERIOD / 1000).max(MIN_QUOTA) }
 }
 
-/// What a container may use at most; what its pod may use stands for what it does not say.
+/// A container's limit; the pod's limit stands for one that is not set.
 pub(crate) fn limit(pod: &Pod, resources: &Value, name: &str) -> Option<Quantity> {
     let own = listed(resources, "limits", name).filter(|quantity| !quantity.is_zero());
     own.or_else(|| pod_level(pod, "limits", name))
@@ -94,7 +108,7 @@ fn pod_level(pod: &Pod, list: &str, name: &str) -> Option<Quantity> {
     listed(pod.tree().at(&["spec", "resources"])?, list, name).filter(|quantity| !quantity.is_zero())
 }
 
-/// What the runtime is told of a container. `memory` is all that the node has.
+/// The runtime's resources of a container. `memory` is the node's.
 pub(crate) fn of_container(pod: &Pod, container: &Container, memory: i64) -> LinuxContainerResources {
     let empty = Value::object();
     let resources = container.tree.get("resources").unwrap_or(&empty);
@@ -111,8 +125,8 @@ pub(crate) fn of_container(pod: &Pod, container: &Container, memory: i64) -> Lin
     }
 }
 
-/// What a pod's cgroup is given: what its containers ask for together, and a limit if each of them has one. What the pod
-/// says for itself counts before that.
+/// The resources of a pod's cgroup: the sum of its containers' requests, and a limit if each of them has one. The
+/// pod's own resources count first.
 pub(crate) fn of_pod(pod: &Pod) -> LinuxContainerResources {
     let cpu = amounts(pod, "requests").get("cpu").map_or(0, |amount| amount.quantity.milli_value());
     let limits = limits_in_force(pod);
@@ -127,7 +141,7 @@ pub(crate) fn of_pod(pod: &Pod) -> LinuxContainerResources {
     }
 }
 
-/// What a pod is limited to as a whole: what it says itself, or what each of its containers says.
+/// The limits of a pod as a whole: its own, or the sum if each of its containers has one.
 pub(crate) fn limits_in_force(pod: &Pod) -> ResourceList {
     let has =
         |c: &Container, name: &str| c.tree.get("resources").and_then(|r| listed(r, "limits", name)).is_some();
@@ -139,8 +153,8 @@ pub(crate) fn limits_in_force(pod: &Pod) -> ResourceList {
     limits
 }
 
-/// What a pod requests or is limited to, with all it has. What a container may use at most stands for what it does not ask
-/// for.
+/// The requests or limits of a pod with all its containers and overhead. A container's limit stands for a request
+/// that is not set.
 pub(crate) fn amounts(pod: &Pod, list: &str) -> ResourceList {
     let tree = pod.tree();
     let together = resource_list::together(tree, |container| {
@@ -154,17 +168,17 @@ pub(crate) fn amounts(pod: &Pod, list: &str) -> ResourceList {
     resource_list::finish_pod(tree, list, together)
 }
 
-/// What all containers together ask for.
-pub(crate) fn asked_together(pod: &Pod, name: &str) -> i64 {
+/// The sum of all containers' requests.
+pub(crate) fn total_requests(pod: &Pod, name: &str) -> i64 {
     amounts(pod, "requests").get(name).map_or(0, |amount| amount.quantity.value())
 }
 
-/// What all containers together may use at most, if any of them says so.
-pub(crate) fn limit_together(pod: &Pod, name: &str) -> Option<Quantity> {
+/// The sum of all containers' limits, if any has one.
+pub(crate) fn total_limit(pod: &Pod, name: &str) -> Option<Quantity> {
     amounts(pod, "limits").get(name).map(|amount| amount.quantity)
 }
 
-/// How readily the kernel kills a container when memory runs out: the more of the node it asked for, the later.
+/// The OOM score of a container: the more memory it requested, the later the kernel kills it.
 fn oom_score(pod: &Pod, container: &Container, memory: i64) -> i64 {
     match Qos::of(pod) {
         _ if pod.tree().int_at(&["spec", "priority"]).is_some_and(|p| p >= NODE_CRITICAL) => GUARANTEED_OOM,
@@ -173,7 +187,7 @@ fn oom_score(pod: &Pod, container: &Container, memory: i64) -> i64 {
         Qos::Burstable => {
             let mut asked = memory_request(container);
             if container.role == Role::Sidecar {
-                // Not before those whom it serves.
+                // A sidecar is not killed before the containers it serves.
                 asked = asked.max(pod.with_role(Role::Main).map(memory_request).min().unwrap_or(0));
             }
             let score = 1000 - 1000 * (asked + spare_memory(pod)) / memory.max(1);
@@ -186,7 +200,7 @@ fn memory_request(container: &Container) -> i64 {
     container.tree.get("resources").and_then(|r| request(r, "memory")).map_or(0, |quantity| quantity.value())
 }
 
-/// Each container's part of what the pod asks for beyond what they ask for themselves.
+/// Each container's share of the memory that the pod requests beyond its containers' requests.
 fn spare_memory(pod: &Pod) -> i64 {
     let Some(all) = pod_level(pod, "requests", "memory") else { return 0 };
     let lasting = pod.containers().iter().filter(|c| matches!(c.role, Role::Main | Role::Sidecar));
@@ -211,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_is_shares_and_quota() {
+    fn cpu_becomes_shares_and_quota() {
         let both = resources("Burstable", value!({"requests": {"cpu": "100m"}, "limits": {"cpu": "1500m"}}));
         assert_eq!((both.cpu_shares, both.cpu_quota, both.cpu_period), (102, 150_000, 100_000));
         let limit = resources("Burstable", value!({"limits": {"cpu": "2"}}));
@@ -223,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_has_what_its_containers_have_together() {
+    fn a_pods_cgroup_has_the_sum_of_its_containers() {
         let with = |cpu: &str| value!({"limits": {"cpu": (cpu), "memory": "64Mi"}});
         let tree = value!({"spec": {
             "initContainers": [
@@ -241,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_says_for_itself_counts_first() {
+    fn pod_level_resources_count_first() {
         let tree = value!({
             "spec": {
                 "resources": {"requests": {"cpu": "1", "memory": "1G"}, "limits": {"cpu": "2", "memory": "2G"}},
@@ -261,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asked_for_more_memory_is_killed_later() {
+    fn more_requested_memory_means_a_lower_oom_score() {
         let score =
             |class, memory: &str| resources(class, value!({"requests": {"memory": (memory)}})).oom_score_adj;
         assert_eq!(score("Guaranteed", "1"), -997);

@@ -1,9 +1,12 @@
-//! The kubelet's own API, on 10250: logs, sessions in containers, what runs here and how it is.
+//! The kubelet's API, on port 10250: logs, exec, attach, port-forward, pods, metrics and stats.
 //!
-//! Nobody is answered before it is known who asks and that they may; see `access`.
+//! Every request is authenticated and authorized before it is handled; see `access`.
 
 mod access;
-mod answer;
+mod certificate;
+mod exec;
+#[doc(hidden)]
+pub mod fuzz;
 mod listen;
 mod log_files;
 mod logs;
@@ -12,10 +15,9 @@ mod plain;
 mod port_forward;
 mod query;
 mod redirect;
+mod remote_command;
+mod response;
 mod routes;
-mod session;
-mod sessions;
-mod shown;
 mod spdy;
 mod spdy_session;
 mod websocket;
@@ -27,43 +29,44 @@ use std::time::Duration;
 use corten_pki::IssuedCert;
 use rustls::server::danger::ClientCertVerifier;
 use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
 
-use crate::machine::Machine;
+use crate::kubelet::Kubelet;
 
-pub use shown::Shown;
+pub use certificate::ServingCertificate;
 
-/// How the API is reached, and whom it believes.
+/// The settings of the kubelet's API.
 pub struct Options {
-    /// Port 0 picks a free one.
+    /// The address of the listener; port 0 picks a free one.
     pub address: SocketAddr,
-    /// What the node shows.
+    /// The serving certificate.
     pub certificate: IssuedCert,
-    /// Who signs the certificates of clients; nobody's count if it is empty.
+    /// The certificate authorities of clients, in PEM; client certificates are not accepted if it is empty.
     pub client_ca_pem: String,
+    /// The settings of authentication and authorization.
     pub trust: Trust,
-    /// Where anybody may ask whether the kubelet works.
+    /// The address of the healthz listener, without authentication; `None` disables it.
     pub health: Option<SocketAddr>,
-    /// Where anybody may look, without showing who they are.
+    /// The address of the read-only listener, without authentication; `None` disables it.
     pub read_only: Option<SocketAddr>,
 }
 
-/// Who is believed, and who may.
+/// The settings of authentication and authorization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trust {
-    /// Whether who shows nothing is `system:anonymous`, rather than nobody.
+    /// True if requests without credentials are `system:anonymous` rather than unauthorized.
     pub anonymous: bool,
-    /// Whether the API server is asked about tokens, and how long its answer counts.
+    /// The cache time of token reviews; `None` disables tokens.
     pub tokens: Option<Duration>,
-    /// Whether the API server is asked who may; everybody may otherwise.
+    /// True if the API server authorizes requests; every authenticated request is allowed otherwise.
     pub reviews: bool,
-    /// How long its consent counts, and its refusal.
+    /// The cache time of allowed requests.
     pub consent: Duration,
+    /// The cache time of denied requests.
     pub refusal: Duration,
 }
 
 impl Default for Trust {
-    /// As upstream's kubelet does it unless told otherwise.
+    /// The defaults of upstream's kubelet.
     fn default() -> Trust {
         Trust {
             anonymous: false,
@@ -75,28 +78,32 @@ impl Default for Trust {
     }
 }
 
-/// Why the API cannot be served.
+/// The API cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("listening on {address}")]
+    /// The listener could not be bound.
+    #[error("cannot bind the kubelet API listener to {address}")]
     Listen {
         address: SocketAddr,
         #[source]
         source: std::io::Error,
     },
-    #[error("the certificates of the node cannot be used")]
+    /// The serving certificate or the client authorities cannot be parsed.
+    #[error("cannot parse certificates of the kubelet API")]
     Certificates(#[source] corten_pki::Error),
-    #[error("TLS cannot be set up")]
+    /// TLS could not be configured.
+    #[error("cannot configure TLS of the kubelet API")]
     Tls(#[source] rustls::Error),
-    #[error("the authorities of clients cannot be used")]
+    /// The client authorities cannot be used.
+    #[error("cannot use the client certificate authorities")]
     Authorities(#[source] rustls::server::VerifierBuilderError),
 }
 
-/// The API's socket, on which nobody is answered yet.
+/// The bound listeners of the API, which do not accept connections yet.
 pub struct Bound {
     listener: TcpListener,
-    acceptor: TlsAcceptor,
-    shown: Shown,
+    tls: Arc<rustls::ServerConfig>,
+    shown: ServingCertificate,
     clients: Option<Arc<dyn ClientCertVerifier>>,
     trust: Trust,
     health: Option<TcpListener>,
@@ -104,7 +111,7 @@ pub struct Bound {
     port: u16,
 }
 
-/// Takes the API's port.
+/// Binds the listeners of the API.
 pub async fn bind(options: &Options) -> Result<Bound, Error> {
     let (config, shown, clients) = listen::tls(options)?;
     let address = options.address;
@@ -113,7 +120,7 @@ pub async fn bind(options: &Options) -> Result<Bound, Error> {
     let port = listener.local_addr().map_err(failed)?.port();
     Ok(Bound {
         listener,
-        acceptor: TlsAcceptor::from(Arc::new(config)),
+        tls: Arc::new(config),
         shown,
         clients,
         trust: options.trust.clone(),
@@ -124,29 +131,30 @@ pub async fn bind(options: &Options) -> Result<Bound, Error> {
 }
 
 impl Bound {
+    /// The port of the API.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// What the node shows, to be replaced before it is over.
-    pub fn shown(&self) -> Shown {
+    /// The serving certificate, which can be replaced before it expires.
+    pub fn serving_certificate(&self) -> ServingCertificate {
         self.shown.clone()
     }
 
-    /// Answers, for as long as it is not dropped.
-    pub(crate) async fn serve(self, machine: Arc<Machine>) {
-        let access = access::Access::new(&machine, self.clients, self.trust);
-        let server = Arc::new(Server { access, machine });
+    /// Serves the API until the future is dropped.
+    pub(crate) async fn serve(self, kubelet: Arc<Kubelet>) {
+        let access = access::Access::new(&kubelet, self.clients, self.trust);
+        let server = Arc::new(Server { access, kubelet });
         tokio::join!(
-            listen::serve(server.clone(), self.listener, self.acceptor),
+            listen::serve(server.clone(), self.listener, self.tls),
             plain::serve(server.clone(), self.health, plain::Offer::Health),
             plain::serve(server, self.read_only, plain::Offer::ReadOnly),
         );
     }
 }
 
-/// What requests are answered with.
+/// The state that requests are handled with.
 struct Server {
-    machine: Arc<Machine>,
+    kubelet: Arc<Kubelet>,
     access: access::Access,
 }

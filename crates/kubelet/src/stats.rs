@@ -1,7 +1,7 @@
-//! What the node, its pods and their containers use: cgroups, file systems and network, read when asked for.
+//! Resource usage of the node, its pods and their containers: cgroups, file systems and network, read on request.
 //!
-//! Nothing runs here while nobody asks. What pods use is read from their cgroups whatever the runtime is; what only
-//! the runtime knows (writable layers, networks, containers whose cgroups are elsewhere) it is asked for.
+//! Nothing is sampled in between. The usage of pods is read from their cgroups with any runtime; the runtime is asked
+//! only for what cgroups do not have (writable layers, networks, containers whose cgroups are elsewhere).
 
 mod disk;
 mod node;
@@ -15,7 +15,7 @@ use corten_container::{CpuUsage, IoUsage, MemoryUsage, NetworkUsage, SwapUsage};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::machine::Machine;
+use crate::kubelet::Kubelet;
 use crate::pod::Pod;
 
 pub(crate) use disk::{FsStats, Measured, file_system};
@@ -23,19 +23,19 @@ pub(crate) use node::{Interface, boot_time, interfaces, memory, processes_of_nod
 pub(crate) use pods::of_pods;
 pub(crate) use tree::summary_tree;
 
-/// What is remembered between two looks.
+/// The state between two requests.
 pub(crate) struct Stats {
-    /// Since when this process looks after the node.
+    /// The time when this process started.
     started: Timestamp,
     rates: Mutex<rates::Rates>,
     folders: Mutex<disk::Folders>,
     image_folder: Mutex<Option<String>>,
 }
 
-/// How much is to be found out.
+/// The extent of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// No disk is looked at, and no network.
+    /// Without disks and networks.
     CpuAndMemory,
     Everything,
 }
@@ -59,11 +59,11 @@ pub(crate) struct NodeStats {
     pub(crate) image_fs: Option<FsStats>,
     pub(crate) container_fs: Option<FsStats>,
     pub(crate) processes: Option<Processes>,
-    /// The parts of the node that are no pods.
+    /// The system containers, such as the kubelet.
     pub(crate) system: Vec<ContainerStats>,
 }
 
-/// How many processes there are, and how many there can be.
+/// The number of processes, and its limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Processes {
     pub(crate) at: Timestamp,
@@ -115,7 +115,7 @@ pub(crate) struct VolumeStats {
     pub(crate) name: String,
     /// The claim it stands for.
     pub(crate) claim: Option<String>,
-    /// Whether it is on the node's own disk, for as long as the pod is there.
+    /// True if it is on the node's own disk and is removed with the pod.
     pub(crate) ephemeral: bool,
     pub(crate) fs: FsStats,
 }
@@ -130,26 +130,27 @@ impl Stats {
         }
     }
 
-    /// Where images are, once that is known.
+    /// The directory of images, once it is known.
     pub(crate) fn image_folder(&self) -> Option<String> {
         self.image_folder.lock().clone()
     }
 
-    pub(crate) fn learn_image_folder(&self, folder: &str) {
+    pub(crate) fn set_image_folder(&self, folder: &str) {
         *self.image_folder.lock() = Some(folder.to_owned());
     }
 
-    /// Fills in how much of a CPU is used lately.
+    /// Sets the cpu usage rate.
     fn rate(&self, key: &str, cpu: &mut Option<CpuUsage>) {
         let Some(cpu) = cpu else { return };
         let Some(total) = cpu.usage_core_nano_seconds else { return };
-        cpu.usage_nano_cores = self.rates.lock().learn(key, cpu.timestamp, total).or(cpu.usage_nano_cores);
+        cpu.usage_nano_cores =
+            self.rates.lock().add_sample(key, cpu.timestamp, total).or(cpu.usage_nano_cores);
     }
 }
 
-/// Looks at the node and its pods.
-pub(crate) async fn summary(machine: &Machine, detail: Detail) -> corten_container::Result<Summary> {
-    let pods = pods::all(machine, detail).await?;
-    let node = node::look(machine, detail).await?;
+/// Reads the usage of the node and its pods.
+pub(crate) async fn summary(kubelet: &Kubelet, detail: Detail) -> corten_container::Result<Summary> {
+    let pods = pods::all(kubelet, detail).await?;
+    let node = node::look(kubelet, detail).await?;
     Ok(Summary { node, pods })
 }

@@ -1,10 +1,11 @@
-//! What a pod's status says: pure, from what is wanted, what is there and what is known of both.
+//! The status of a pod. Pure, from its desired and actual state and the facts about both.
 //!
-//! Never forgets: what the runtime no longer knows of a container is kept from the status it had before. Conditions
-//! keep the time of their last change.
+//! The status of a container that the runtime no longer has is kept. Conditions keep the time of their last
+//! transition.
 
 mod conditions;
 mod containers;
+pub(crate) mod manager;
 mod phase;
 #[cfg(test)]
 mod tests;
@@ -16,33 +17,33 @@ use corten_container::ContainerStatus;
 use corten_quota::resource_list::{self, ResourceList};
 use jiff::Timestamp;
 
-use crate::allocation::{Given, Resizing};
-use crate::observed::Observed;
+use crate::containers::observed::Observed;
 use crate::pod::{HostNamespace, Pod, Role};
 use crate::resources;
+use crate::resources::allocation::{PodResources, Resizing};
 
-/// Why a container does not run, as the last attempt to start it found.
+/// The reason why a container waits, from the last attempt to start it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Waiting {
     pub reason: String,
     pub message: String,
 }
 
-/// What else a status depends on.
+/// The facts that a status depends on besides the pod and its actual state.
 #[derive(Debug, Clone, Default)]
-pub struct Known {
+pub struct StatusFacts {
     /// By container name.
     pub waiting: HashMap<String, Waiting>,
-    /// By container id: whether it has passed its startup probe and its readiness probe.
+    /// By container id.
     pub probed: HashMap<String, Readiness>,
     /// The node's addresses, the primary one first.
     pub host_ips: Vec<String>,
-    /// As container ids name the runtime: `corten`, `containerd`.
+    /// The runtime's name in container ids: `corten`, `containerd`.
     pub runtime: String,
-    /// Why the node ended the pod, if it did.
+    /// The kubelet's own reason for the end of the pod, if there is one.
     pub ended: Option<Ended>,
-    /// What running containers have, if it is not what the pod was given.
-    pub(crate) actuated: Option<Given>,
+    /// The actuated resources of running containers.
+    pub(crate) actuated: Option<PodResources>,
     pub(crate) resizing: Resizing,
 }
 
@@ -52,39 +53,39 @@ pub struct Readiness {
     pub ready: bool,
 }
 
-/// A pod that the node itself gave up.
+/// The end of a pod by the kubelet itself: eviction, preemption, deadline or rejection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ended {
     pub reason: String,
     pub message: String,
-    /// How long its containers have to end, in place of what the pod says.
+    /// The grace period of its containers, instead of the pod's.
     pub grace: Option<std::time::Duration>,
-    /// How it ended for the sake of others, if it did.
+    /// The message of the `DisruptionTarget` condition, if it is set.
     pub disrupted: Option<String>,
-    /// Whether it never began.
+    /// True if the pod was rejected at admission.
     pub rejected: bool,
 }
 
-impl Known {
+impl StatusFacts {
     fn readiness(&self, status: &ContainerStatus) -> Readiness {
         self.probed.get(&status.id).copied().unwrap_or_default()
     }
 }
 
-/// The status of a pod now. `over` once nothing of it will run again.
-pub fn status(pod: &Pod, observed: &Observed, known: &Known, over: bool, now: Timestamp) -> Value {
+/// The status of a pod. `over` once no container of it will run again.
+pub fn status(pod: &Pod, observed: &Observed, facts: &StatusFacts, over: bool, now: Timestamp) -> Value {
     let old = pod.tree().get("status").cloned().unwrap_or_else(Value::object);
-    if let Some(ended) = known.ended.as_ref().filter(|ended| ended.rejected) {
+    if let Some(ended) = facts.ended.as_ref().filter(|ended| ended.rejected) {
         return rejected(ended, &old, now);
     }
     let of = |roles: &[Role], list: &str| -> Vec<Value> {
         let wanted = pod.containers().iter().filter(|c| roles.contains(&c.role));
-        wanted.map(|c| containers::status(pod, c, observed, known, old.items_at(&[list]), over)).collect()
+        wanted.map(|c| containers::status(pod, c, observed, facts, old.items_at(&[list]), over)).collect()
     };
     let init = of(&[Role::Init, Role::Sidecar], "initContainerStatuses");
     let main = of(&[Role::Main], "containerStatuses");
     let ephemeral = of(&[Role::Ephemeral], "ephemeralContainerStatuses");
-    let phase = match &known.ended {
+    let phase = match &facts.ended {
         Some(_) => "Failed",
         None => phase::phase(pod, &init, &main, over, old.str_at(&["phase"]).unwrap_or_default()),
     };
@@ -94,17 +95,17 @@ pub fn status(pod: &Pod, observed: &Observed, known: &Known, over: bool, now: Ti
     let started = old.get("startTime").filter(|at| !at.is_null()).cloned();
     status.insert("startTime", started.unwrap_or_else(|| Value::from(time::format(now))));
     status.insert("phase", phase);
-    if let Some(Ended { reason, message, .. }) = &known.ended {
+    if let Some(Ended { reason, message, .. }) = &facts.ended {
         status.insert("reason", reason.as_str());
         status.insert("message", message.as_str());
     }
     if let Some(generation) = pod.tree().int_at(&["metadata", "generation"]).filter(|g| *g != 0) {
         status.insert("observedGeneration", generation);
     }
-    addresses(pod, observed, known, &old, &mut status);
-    let disrupted = known.ended.as_ref().and_then(|ended| ended.disrupted.as_deref());
+    addresses(pod, observed, facts, &old, &mut status);
+    let disrupted = facts.ended.as_ref().and_then(|ended| ended.disrupted.as_deref());
     let parts = conditions::Parts { init: &init, main: &main, phase, disrupted };
-    status.insert("conditions", conditions::conditions(pod, observed, &parts, &old, now, known));
+    status.insert("conditions", conditions::conditions(pod, observed, &parts, &old, now, facts));
     for (name, list) in [
         ("initContainerStatuses", init),
         ("containerStatuses", main),
@@ -114,12 +115,12 @@ pub fn status(pod: &Pod, observed: &Observed, known: &Known, over: bool, now: Ti
             status.insert(name, list);
         }
     }
-    given(pod, known, &old, &mut status);
+    pod_resources(pod, facts, &old, &mut status);
     Value::Object(status)
 }
 
-/// What the pod has as a whole: what it was given, and what it has of that.
-fn given(pod: &Pod, known: &Known, old: &Value, status: &mut Map) {
+/// The allocated and actuated resources of the pod as a whole.
+fn pod_resources(pod: &Pod, facts: &StatusFacts, old: &Value, status: &mut Map) {
     let insert = |map: &mut Map, key: &'static str, amounts: &ResourceList| {
         if !amounts.is_empty() {
             map.insert(key, resource_list::write(amounts));
@@ -127,8 +128,8 @@ fn given(pod: &Pod, known: &Known, old: &Value, status: &mut Map) {
     };
     insert(status, "allocatedResources", &resources::amounts(pod, "requests"));
     let runs = old.str_at(&["phase"]) == Some("Running");
-    let actuated = known.actuated.as_ref().filter(|_| runs);
-    let has = actuated.map_or_else(|| pod.clone(), |actuated| actuated.in_place(pod));
+    let actuated = facts.actuated.as_ref().filter(|_| runs);
+    let has = actuated.map_or_else(|| pod.clone(), |actuated| actuated.apply_to(pod));
     let limits = if runs { resources::limits_in_force(&has) } else { resources::amounts(&has, "limits") };
     let mut all = Map::new();
     insert(&mut all, "limits", &limits);
@@ -136,7 +137,7 @@ fn given(pod: &Pod, known: &Known, old: &Value, status: &mut Map) {
     status.insert("resources", Value::Object(all));
 }
 
-/// Of a pod that was not taken on there is nothing to say but why.
+/// The status of a rejected pod: only the reason.
 fn rejected(ended: &Ended, old: &Value, now: Timestamp) -> Value {
     let mut status = Map::new();
     copy(old, &mut status, &["qosClass", "conditions"]);
@@ -155,15 +156,15 @@ fn copy(old: &Value, status: &mut Map, keys: &[&'static str]) {
     }
 }
 
-/// Addresses that are gone stay written down until others come.
-fn addresses(pod: &Pod, observed: &Observed, known: &Known, old: &Value, status: &mut Map) {
+/// The addresses of node and pod. Old ones are kept until there are new ones.
+fn addresses(pod: &Pod, observed: &Observed, facts: &StatusFacts, old: &Value, status: &mut Map) {
     let listed = |ips: &[String]| ips.iter().map(|ip| value!({"ip": (ip.as_str())})).collect::<Vec<_>>();
-    if let Some(first) = known.host_ips.first() {
+    if let Some(first) = facts.host_ips.first() {
         status.insert("hostIP", first.as_str());
-        status.insert("hostIPs", listed(&known.host_ips));
+        status.insert("hostIPs", listed(&facts.host_ips));
     }
     let ips = match pod.uses_host(HostNamespace::Network) {
-        true => known.host_ips.as_slice(),
+        true => facts.host_ips.as_slice(),
         false => observed.ips(),
     };
     match ips.first() {

@@ -191,7 +191,7 @@ async fn socket(answer: Response<Incoming>) -> WebSocketStream<TokioIo<hyper::up
 }
 
 #[tokio::test]
-async fn nobody_is_answered_who_may_not_ask() {
+async fn unauthorized_requests_are_refused() {
     let node = Node::start().await;
     assert_eq!(node.get(None, "/healthz").await.0, 401);
     let (code, why) = node.get(Some("eve"), "/pods").await;

@@ -1,20 +1,20 @@
-//! Which address a pod gets: pure.
+//! Allocates addresses to pods. Pure.
 
 use std::net::IpAddr;
 
 use crate::Cidr;
 use crate::route::Hardware;
 
-/// The network's own address and the gateway's come before the first pod's.
+/// The offset of the first pod address, after the network's own and the gateway's.
 const FIRST: u128 = 2;
 
-/// The node's own address in the pods' network: their gateway.
+/// The node's address in the pods' network, which is their gateway.
 pub fn gateway(network: Cidr) -> Option<Cidr> {
     Cidr::new(network.nth(1)?, network.prefix())
 }
 
-/// The next free address, going round from the last one given: an address rests as long as possible before another
-/// pod gets it, so that whoever still knows the old pod does not meet the new one.
+/// The next free address after the last allocated one, wrapping around: an address is reused as late as possible, so that clients
+/// of an old pod do not reach a new one.
 pub fn next(network: Cidr, taken: impl Fn(IpAddr) -> bool, last: Option<IpAddr>) -> Option<IpAddr> {
     // An IPv4 network ends with its broadcast address.
     let end = network.offset(network.last())?.checked_sub(u128::from(network.is_ipv4()))?;
@@ -26,8 +26,8 @@ pub fn next(network: Cidr, taken: impl Fn(IpAddr) -> bool, last: Option<IpAddr>)
     behind.chain(before).filter_map(|n| network.nth(n)).find(|address| !taken(*address))
 }
 
-/// The hardware address that goes with an address: always the same one, so that nobody remembers a wrong one when
-/// an address moves to another pod.
+/// The hardware address of an IP address: always the same, so that neighbour caches stay valid when an address moves to another
+/// pod.
 pub fn hardware(address: IpAddr) -> Hardware {
     let [.., a, b, c, d] = match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_given_in_turn() {
+    fn addresses_are_allocated_round_robin() {
         check("10.244.1.0/24", &[], "", "10.244.1.2");
         check("10.244.1.0/24", &["10.244.1.2"], "10.244.1.2", "10.244.1.3");
         check("10.244.1.0/24", &[], "10.244.1.2", "10.244.1.3");
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_network_gives_nothing() {
+    fn a_full_network_has_no_free_address() {
         check("10.0.0.0/30", &[], "", "10.0.0.2");
         check("10.0.0.0/30", &["10.0.0.2"], "", "none");
         check("10.0.0.0/30", &["10.0.0.2"], "10.0.0.2", "none");
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn hardware_follows_the_address() {
+    fn hardware_addresses_depend_on_the_address_alone() {
         assert_eq!(hardware([10, 244, 1, 7].into()), [0x0a, 0x58, 10, 244, 1, 7]);
         assert_eq!(hardware("fd00::1:2".parse().unwrap()), [0x0a, 0x58, 0, 1, 0, 2]);
     }

@@ -22,7 +22,7 @@ impl Cidr {
         (prefix <= width(address)).then_some(Cidr { address, prefix })
     }
 
-    /// An address alone.
+    /// A single address: prefix /32 or /128.
     pub fn single(address: IpAddr) -> Cidr {
         Cidr { address, prefix: width(address) }
     }
@@ -54,7 +54,7 @@ impl Cidr {
         (n <= self.host_mask()).then(|| self.with_bits(number(self.network().address) + n))
     }
 
-    /// How far an address is from the network's own; `None` if it lies outside.
+    /// The offset of an address within the network; `None` if it lies outside.
     pub fn offset(&self, address: IpAddr) -> Option<u128> {
         self.contains(address).then(|| number(address) - number(self.network().address))
     }
@@ -73,7 +73,7 @@ impl Cidr {
 
     fn with_bits(&self, bits: u128) -> IpAddr {
         match self.address {
-            // What is set above the width of IPv4 comes from inverted masks only.
+            // Bits above the width of IPv4 come from inverted masks only.
             IpAddr::V4(_) => Ipv4Addr::from_bits(bits as u32).into(),
             IpAddr::V6(_) => Ipv6Addr::from_bits(bits).into(),
         }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cidr_is_refused() {
+    fn invalid_cidrs_are_refused() {
         for text in ["", "10.0.0.0", "10.0.0.0/33", "fd00::/129", "10.0.0/8", "10.0.0.0/-1", "x/8"] {
             assert!(text.parse::<Cidr>().is_err(), "{text}");
         }

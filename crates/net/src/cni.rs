@@ -1,11 +1,11 @@
-//! The pod network that others bring: a chain of CNI plugins, as a configuration in a folder names them.
+//! A pod network of CNI plugins, from a configuration file.
 //!
-//! [`config`] reads, [`plan`] says purely which plugin is run with what, [`answer`] understands what it says; only
-//! [`run`] starts processes. Calls block for as long as plugins take, and no plugin is waited for without an end.
+//! [`config`] parses configurations, [`plan`] computes the plugins' invocations, purely, [`answer`] parses their output; only
+//! [`run`] starts processes. Calls block for as long as plugins take, with a timeout for each plugin.
 //!
-//! *Invariants:* an attachment is written down, with the configuration that it was made with, before the first plugin
-//! runs: whatever a crash or a new configuration leaves behind is deleted with what it was added with. A plugin is never
-//! given a namespace that is not the one it was first given, whatever has its path now.
+//! *Invariants:* an attachment is recorded, with its configuration, before the first plugin runs: so after a crash or a
+//! configuration change DEL uses the configuration of ADD. A plugin never gets another namespace than that of ADD, even if
+//! the path now leads to another one.
 
 pub mod answer;
 pub mod config;
@@ -35,7 +35,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     #[error("cni plugin not initialized: no network config found in {}", .0.display())]
     NoConfiguration(PathBuf),
-    #[error("{} is no CNI configuration: {reason}", path.display())]
+    #[error("invalid CNI configuration {}: {reason}", path.display())]
     Configuration { path: PathBuf, reason: String },
     #[error("failed to find plugin {plugin:?} in path {folders:?}")]
     Missing { plugin: String, folders: Vec<PathBuf> },
@@ -47,15 +47,15 @@ pub enum Error {
 
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where attachments are remembered.
+    /// The folder of attachment records.
     pub folder: PathBuf,
-    /// Where configurations are; the first by name counts.
+    /// The folder of configurations, of which the first valid one by name is used.
     pub conf_dir: PathBuf,
-    /// Where plugins are.
+    /// The folders of plugin binaries.
     pub bin_dirs: Vec<PathBuf>,
 }
 
-/// A pod that is to be connected.
+/// A pod to attach.
 #[derive(Debug, Clone, Default)]
 pub struct Pod {
     pub sandbox: String,
@@ -64,30 +64,30 @@ pub struct Pod {
     pub namespace: String,
     pub name: String,
     pub uid: String,
-    /// What plugins are told if their configuration says that they can do something with it.
+    /// Capability arguments, for plugins whose configuration declares the capability.
     pub capabilities: Map<String, Value>,
 }
 
-/// The plugins of the node whose namespace it was opened in.
+/// The CNI network of the node in whose namespace it was opened.
 #[derive(Debug)]
 pub struct Cni {
     options: Options,
     namespace: Namespace,
     records: Records,
-    /// The last configuration whose plugins are all there and speak its version.
+    /// The last configuration whose plugins are all installed and support its version.
     good: Mutex<Option<List>>,
-    /// Held alone while what nobody has any more is collected, and shared while pods come and go.
+    /// Held exclusively by garbage collection, and shared by ADD and DEL.
     quiet: RwLock<()>,
 }
 
 impl Cni {
-    /// Takes over what is there.
+    /// Opens the network, with the records of earlier processes.
     pub fn open(options: Options, namespace: Namespace) -> Result<Cni> {
         let records = Records::open(&options.folder)?;
         Ok(Cni { options, namespace, records, good: Mutex::new(None), quiet: RwLock::new(()) })
     }
 
-    /// Why pods cannot be connected now, if they cannot.
+    /// The reason why pods cannot be attached now; `None` if the network is ready.
     pub fn not_ready(&self) -> Option<String> {
         self.status().err().map(|error| described(&error))
     }
@@ -105,12 +105,14 @@ impl Cni {
         plan::status(&list).iter().try_for_each(|invocation| self.invoke(invocation).map(drop))
     }
 
-    /// Connects a pod; its addresses, the primary one first.
+    /// Attaches a pod, and returns its addresses, the primary one first.
     pub fn attach(&self, pod: &Pod) -> Result<Vec<IpAddr>> {
         let _busy = self.quiet.read();
         let list = config::first(&self.options.conf_dir)?;
-        loopback(&pod.network)
-            .map_err(|source| Error::System { operation: "turning on the pod's loopback".into(), source })?;
+        loopback(&pod.network).map_err(|source| Error::System {
+            operation: "cannot set up the pod's loopback interface".into(),
+            source,
+        })?;
         let mut record = Record::new(list, pod)?;
         self.records.write(&pod.sandbox, &record)?;
         let mut result = None;
@@ -124,8 +126,7 @@ impl Cni {
         Ok(record.result.as_ref().map(|result| answer::addresses(result, INTERFACE)).unwrap_or_default())
     }
 
-    /// Gives back what [`Cni::attach`] took. The namespace may be gone; doing it twice is fine, and so is a pod that was
-    /// connected otherwise.
+    /// Undoes [`Cni::attach`]. The namespace may be gone. Detaching twice, or a pod of another network, is no error.
     pub fn detach(&self, sandbox: &str, network: &Path) -> Result<()> {
         let _busy = self.quiet.read();
         let Some(record) = self.records.read(sandbox)? else { return Ok(()) };
@@ -136,7 +137,7 @@ impl Cni {
         self.records.remove(sandbox)
     }
 
-    /// Whether a pod is still connected as it was; nothing is said of one that was connected otherwise.
+    /// Runs CHECK on a pod. Pods of another network pass.
     pub fn check(&self, sandbox: &str, network: &Path) -> Result<()> {
         let Some(record) = self.records.read(sandbox)? else { return Ok(()) };
         let attachment = attachment(record.namespace(network), sandbox, &record);
@@ -144,7 +145,7 @@ impl Cni {
         invocations.iter().try_for_each(|invocation| self.invoke(invocation).map(drop))
     }
 
-    /// Has plugins give back what belongs to no attachment that is known.
+    /// Runs GC, so that plugins release the resources of unknown attachments.
     pub fn collect_garbage(&self) -> Result<()> {
         let _alone = self.quiet.write();
         let list = config::first(&self.options.conf_dir)?;
@@ -169,7 +170,7 @@ fn loopback(network: &Path) -> io::Result<()> {
     }
 }
 
-/// An error with what is behind it.
+/// An error with its sources.
 fn described(error: &Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),

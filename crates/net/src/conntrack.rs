@@ -1,4 +1,4 @@
-//! The connections that the kernel remembers, and how to make it forget one.
+//! Conntrack entries: lists and deletes them.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,7 +9,7 @@ use crate::netlink::{Attributes, Message, Socket, attributes};
 const SUBSYSTEM: u16 = 1;
 const GET: u16 = 1;
 const DELETE: u16 = 2;
-/// Before the attributes: family, version and number.
+/// The length of the fixed part: family, version and resource ID.
 const FIXED: usize = 4;
 const FAMILY_IPV4: u8 = 2;
 const FAMILY_IPV6: u8 = 10;
@@ -24,28 +24,28 @@ const DESTINATION_PORT: u16 = 3;
 
 const NO_SUCH_THING: i32 = 2;
 
-/// A connection, or what counts as one where there are none.
+/// A tracked flow: a connection, or datagrams between two addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
-    /// By the number that IP has for it.
+    /// The IP protocol number.
     pub protocol: u8,
     pub source: SocketAddr,
-    /// Where it was sent to.
+    /// The original destination.
     pub destination: SocketAddr,
-    /// Who answers.
+    /// The source of replies.
     pub answers: SocketAddr,
-    /// What the kernel knows it by.
+    /// The encoded original tuple, which identifies the flow to the kernel.
     original: Vec<u8>,
 }
 
 impl Flow {
-    /// One as the kernel would tell of it.
+    /// A flow as the kernel reports it, for tests.
     pub fn new(protocol: u8, source: SocketAddr, destination: SocketAddr, answers: SocketAddr) -> Flow {
         Flow { protocol, source, destination, answers, original: Vec::new() }
     }
 }
 
-/// A conversation about one namespace.
+/// A conntrack socket of one namespace.
 #[derive(Debug)]
 pub struct Conntrack(Socket);
 
@@ -54,15 +54,15 @@ impl Conntrack {
         namespace.run(Socket::netfilter).map(Conntrack)
     }
 
-    /// Every flow of one family that has ports.
+    /// Lists the flows of one family that have ports.
     pub fn flows(&mut self, ipv4: bool) -> io::Result<Vec<Flow>> {
         let asked = Message::listing(SUBSYSTEM << 8 | GET, &[family(ipv4), 0, 0, 0], &Attributes::new());
         let found = self.0.list(&asked)?;
         Ok(found.iter().filter_map(|reply| read(reply.body.get(FIXED..)?)).collect())
     }
 
-    /// Forgets a flow; one that is gone already is no error.
-    pub fn forget(&mut self, flow: &Flow) -> io::Result<()> {
+    /// Deletes a flow. A missing one is no error.
+    pub fn delete(&mut self, flow: &Flow) -> io::Result<()> {
         let which = Attributes::new().nested_after(ORIGINAL, &flow.original, &Attributes::new());
         let fixed = [family(flow.destination.is_ipv4()), 0, 0, 0];
         match self.0.request(&Message::new(SUBSYSTEM << 8 | DELETE, 0, &fixed, &which)) {
@@ -76,7 +76,7 @@ fn family(ipv4: bool) -> u8 {
     if ipv4 { FAMILY_IPV4 } else { FAMILY_IPV6 }
 }
 
-fn read(body: &[u8]) -> Option<Flow> {
+pub(crate) fn read(body: &[u8]) -> Option<Flow> {
     let (mut original, mut reply) = (None, None);
     for (kind, value) in attributes(body) {
         match kind {
@@ -91,7 +91,7 @@ fn read(body: &[u8]) -> Option<Flow> {
     Some(Flow { protocol, source, destination, answers, original: original.to_vec() })
 }
 
-/// The protocol, who sends and who receives.
+/// Decodes the protocol, source and destination of a tuple.
 fn tuple(value: &[u8]) -> Option<(u8, SocketAddr, SocketAddr)> {
     let (mut addresses, mut ends) = (None, None);
     for (kind, value) in attributes(value) {
@@ -105,7 +105,7 @@ fn tuple(value: &[u8]) -> Option<(u8, SocketAddr, SocketAddr)> {
     Some((protocol, SocketAddr::new(source, source_port), SocketAddr::new(destination, destination_port)))
 }
 
-/// Sources and destinations of both families have numbers of their own, in this order.
+/// Decodes the addresses of a tuple: attributes 1 to 4 are source and destination of IPv4, then of IPv6.
 fn pair(value: &[u8]) -> Option<(IpAddr, IpAddr)> {
     let address = |bytes: &[u8]| match bytes.len() {
         4 => Some(IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?)),

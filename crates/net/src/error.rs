@@ -1,4 +1,4 @@
-//! What can go wrong between a pod and the world.
+//! Errors of the pod network.
 
 use std::io;
 
@@ -12,7 +12,7 @@ pub enum Error {
     NoPodCidr,
     #[error("{0:?} is not a CIDR such as 10.244.1.0/24")]
     NotACidr(String),
-    #[error("{0:?} cannot name a pod sandbox")]
+    #[error("{0:?} is not a valid pod sandbox ID")]
     NotASandbox(String),
     #[error("no address is left in {0}")]
     Exhausted(Cidr),
@@ -22,7 +22,7 @@ pub enum Error {
     System { operation: String, source: io::Error },
 }
 
-/// Says what was being done when the system refused.
+/// Adds the operation to an I/O error.
 pub(crate) trait During<T> {
     fn during(self, operation: impl Into<String>) -> Result<T>;
 }

@@ -1,14 +1,14 @@
-//! What pods may put on the wire: frames of their own hardware address and from their own IP addresses, and nothing that
-//! claims another's. Pure; the whole table of the bridge family, and the elements of one pod.
+//! Anti-spoofing rules for pods: they may send frames from their own hardware and IP addresses only. Pure; the whole table of
+//! the bridge family, and the elements of one pod.
 //!
-//! A pod's port of the bridge is bound to the hardware address and the IP addresses that the pod was given. ARP and
-//! neighbour discovery may only speak of these; router advertisements, redirects, tagged frames and every protocol
-//! besides IP and ARP are dropped. An IPv6 pod has its link-local address besides, to find its gateway with.
+//! A pod's port of the bridge is bound to the hardware address and the IP addresses of the pod. ARP and neighbour discovery
+//! are limited to these; router advertisements, redirects, tagged frames and every protocol besides IP and ARP are dropped.
+//! An IPv6 pod has its link-local address as well, to find its gateway.
 //!
-//! This holds at the port, before the node's stack and the bridge see a frame, and needs no bridge netfilter. No frame goes
-//! from one port to another: all that pods exchange passes the node's IP rules, where policies are, link-local addresses and
-//! multicast included. The one exception is what a kernel with bridge netfilter does: it sends a packet that a Service
-//! redirected to a pod of the same bridge there directly, after the IP rules. Those rules mark such packets.
+//! The rules apply at the port, before the node's stack and the bridge see a frame, and need no bridge netfilter. No frame is
+//! bridged from one port to another: all traffic between pods passes the node's IP rules, where policies are, link-local
+//! addresses and multicast included. The one exception is a kernel with bridge netfilter: it bridges a packet that a Service
+//! redirected to a pod of the same bridge, after the IP rules. Those rules mark such packets.
 //!
 //! *Invariant:* a port is in the table before it is joined to the bridge.
 
@@ -21,11 +21,11 @@ use crate::route::Hardware;
 
 pub const TABLE: &str = "corten-pods";
 
-/// What the IP rules mark a packet with that may go from port to port.
+/// The mark of packets that passed the IP rules and may be bridged from port to port.
 pub(crate) const JUDGED: u32 = 0x0010_0000;
-/// Before everything else that looks at bridged frames.
+/// The priority before all other bridge chains.
 const FIRST: i32 = -300;
-/// After bridge netfilter called the IP rules.
+/// The priority after bridge netfilter has called the IP rules.
 const AFTER_IP_RULES: i32 = 100;
 const PORTS: &str = "ports";
 const SENDERS: &str = "senders";
@@ -43,7 +43,7 @@ const NEIGHBOUR_SOLICITATION: u8 = 135;
 const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
 const REDIRECT: u8 = 137;
 const MULTICAST_REPORT: u8 = 143;
-/// Ethernet and IPv4, with addresses of their lengths.
+/// The beginning of an ARP packet for IPv4 over Ethernet: hardware and protocol types and address lengths.
 const ARP_FOR_IPV4: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
 const FRAME_TYPE: Field = Field::At(Header::Link, 12, 2);
@@ -54,13 +54,13 @@ const ARP_KIND: Field = Field::At(Header::Network, 0, 6);
 const ARP_SENDER: Field = Field::At(Header::Network, 8, 6);
 const ARP_SOURCE: Field = Field::At(Header::Network, 14, 4);
 const ICMP_TYPE: Field = Field::At(Header::Transport, 0, 1);
-/// Whom neighbour discovery is about.
+/// The target address of neighbour discovery.
 const TARGET: Field = Field::At(Header::Transport, 8, 16);
 
-/// A pod's port of the bridge, and what the pod behind it may call itself.
+/// A pod's port of the bridge, with the pod's addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Port {
-    /// The node's end of the pod's interface.
+    /// The node's end of the pod's veth pair.
     pub link: String,
     pub hardware: Hardware,
     pub addresses: Vec<IpAddr>,
@@ -74,7 +74,7 @@ impl Port {
         Some(Port { link, hardware, addresses })
     }
 
-    /// What it is in each set.
+    /// The elements of the port in each set.
     fn elements(&self) -> [(&'static str, Vec<Key>); 4] {
         let sender = || Key::new().link(&self.link).hardware(self.hardware);
         let of = |ipv4: bool| self.addresses.iter().copied().filter(move |a| a.is_ipv4() == ipv4);
@@ -91,7 +91,7 @@ impl Port {
     }
 }
 
-/// The whole table, whatever was there.
+/// Replaces the whole table.
 pub fn table(ports: &[Port]) -> Transaction {
     let mut table = Transaction::replacing_in(Family::Bridge, TABLE);
     let sets: [(&str, &[Type]); 4] = [
@@ -116,14 +116,14 @@ pub fn table(ports: &[Port]) -> Transaction {
     table
 }
 
-/// What lets a pod send.
+/// Adds a port, so that its pod may send.
 pub fn adding(port: &Port) -> Transaction {
     let mut change = Transaction::changing(Family::Bridge, TABLE);
     add_to(&mut change, port);
     change
 }
 
-/// What forgets a pod that [`adding`] added.
+/// Removes a port that [`adding`] added.
 pub fn removing(port: &Port) -> Transaction {
     let mut change = Transaction::changing(Family::Bridge, TABLE);
     port.elements().iter().for_each(|(set, keys)| change.delete_elements(set, keys));
@@ -137,7 +137,7 @@ fn add_to(table: &mut Transaction, port: &Port) {
     }
 }
 
-/// What happens to what comes from a pod.
+/// The rules for frames from pods.
 fn bound() -> Vec<Rule> {
     let typed = |kind: u16| rule().has(FRAME_TYPE, &kind.to_be_bytes());
     let discovery = |kind: u8| typed(IPV6).protocol(ICMPV6).has(ICMP_TYPE, &[kind]);
@@ -154,7 +154,7 @@ fn bound() -> Vec<Rule> {
         discovery(REDIRECT).drop(),
         discovery(NEIGHBOUR_ADVERTISEMENT).not_in_set(&target, SENDERS6).drop(),
         typed(IPV6).in_set(&[Field::Link, SENDER, SOURCE6], SENDERS6).accept(),
-        // Whether an address is free is asked before there is one, and so are groups joined.
+        // Duplicate address detection and joining groups use the unspecified address as their source.
         discovery(NEIGHBOUR_SOLICITATION).has(SOURCE6, &unspecified).in_set(&target, SENDERS6).accept(),
         discovery(MULTICAST_REPORT).has(SOURCE6, &unspecified).accept(),
         rule().drop(),
@@ -165,7 +165,7 @@ fn rule() -> Rule {
     Rule::of(Family::Bridge)
 }
 
-/// The address that an interface gives itself (RFC 4291, appendix A).
+/// The link-local address of a hardware address (RFC 4291, appendix A).
 fn link_local([a, b, c, d, e, f]: Hardware) -> Ipv6Addr {
     Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }
@@ -175,12 +175,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn link_local_addresses_follow_from_hardware() {
+    fn link_local_addresses_are_made_from_hardware_addresses() {
         assert_eq!(link_local([0x0a, 0x58, 10, 244, 1, 2]).to_string(), "fe80::858:aff:fef4:102");
     }
 
     #[test]
-    fn a_pod_without_ipv6_says_nothing_over_ipv6() {
+    fn a_pod_without_ipv6_may_not_send_ipv6() {
         let port = |addresses: &[&str]| Port {
             link: "veth1".to_owned(),
             hardware: [0; 6],

@@ -1,7 +1,7 @@
-//! Addresses that a node has beside those of its networks: those of services that it answers for itself.
+//! Addresses of Services that the node serves itself, such as DNS.
 //!
-//! They are on a link of their own that leads nowhere: a bridge without ports, since pods need bridges anyway and nothing
-//! else has to be known to the kernel. They stay when the process ends, so that its successor finds them.
+//! They are on a link of their own: a bridge without ports, because pods need the bridge module anyway. They stay when the
+//! process ends, so that the next process finds them.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,22 +13,22 @@ use crate::{Cidr, Result, addresses, host};
 
 const MTU: u32 = 65535;
 
-/// Gives the node these addresses on a link of this name, and no others there.
-pub fn hold(namespace: &Namespace, link: &str, held: &[IpAddr]) -> Result<()> {
-    let doing = || format!("holding addresses on {link}");
+/// Sets the addresses of a link, and creates it if it is missing.
+pub fn assign_service_addresses(namespace: &Namespace, link: &str, held: &[IpAddr]) -> Result<()> {
+    let doing = || format!("cannot assign addresses to {link}");
     let Some(first) = held.first() else { return Ok(()) };
     let ipv6 = held.iter().any(IpAddr::is_ipv6);
-    let mut routing = Routing::open(namespace).during("opening a socket for routes")?;
+    let mut routing = Routing::open(namespace).during("cannot open a netlink socket for routes")?;
     let index = make(&mut routing, link, addresses::hardware(*first)).during(doing())?;
-    namespace.run(|| host::listen_to_nobody(link, ipv6)).during(doing())?;
+    namespace.run(|| host::ignore_routers(link, ipv6)).during(doing())?;
     let wanted: Vec<Cidr> = held.iter().copied().map(Cidr::single).collect();
     routing.set_addresses(index, &wanted).during(doing())
 }
 
-/// Takes the link away with all that it holds.
-pub fn let_go(namespace: &Namespace, link: &str) -> Result<()> {
-    let doing = || format!("giving back the addresses on {link}");
-    let mut routing = Routing::open(namespace).during("opening a socket for routes")?;
+/// Removes a link with its addresses.
+pub fn remove_service_addresses(namespace: &Namespace, link: &str) -> Result<()> {
+    let doing = || format!("cannot remove interface {link}");
+    let mut routing = Routing::open(namespace).during("cannot open a netlink socket for routes")?;
     match routing.link(link).during(doing())? {
         Some(link) => routing.delete_link(link.index).during(doing()),
         None => Ok(()),

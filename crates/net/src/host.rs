@@ -1,19 +1,19 @@
-//! Settings of the kernel's IP that the pod network needs, in the namespace of the thread that asks.
+//! The sysctls that the pod network needs, in the namespace of the calling thread.
 //!
-//! What is so already is not written, so that a machine whose settings cannot be written but are right will do.
+//! Sysctls that have the desired value are not written, so a machine with read-only sysctls of the right values works.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 const ROOT: &str = "/proc/sys/net";
 
-/// Lets the node pass on what comes from and goes to its pods.
-pub(crate) fn let_pass(bridge: &str, ipv6: bool) -> io::Result<()> {
+/// Enables forwarding for the pods of a bridge.
+pub(crate) fn enable_forwarding(bridge: &str, ipv6: bool) -> io::Result<()> {
     set("ipv4/ip_forward", "1")?;
-    // Pods are told of no shorter way than through the node.
+    // No ICMP redirects: pods always send through the node.
     set("ipv4/conf/all/send_redirects", "0")?;
     set(&format!("ipv4/conf/{bridge}/send_redirects"), "0")?;
-    // What comes from loopback may go to a host port's pod.
+    // Packets from loopback addresses may be routed to a host port's pod.
     set(&format!("ipv4/conf/{bridge}/route_localnet"), "1")?;
     if ipv6 {
         set(&format!("ipv6/conf/{bridge}/disable_ipv6"), "0")?;
@@ -24,13 +24,13 @@ pub(crate) fn let_pass(bridge: &str, ipv6: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Within a pod.
-pub(crate) fn listen_to_nobody(link: &str, ipv6: bool) -> io::Result<()> {
+/// Disables redirects and router advertisements on a pod's link. Called within the pod.
+pub(crate) fn ignore_routers(link: &str, ipv6: bool) -> io::Result<()> {
     set("ipv4/conf/all/accept_redirects", "0")?;
     set(&format!("ipv4/conf/{link}/accept_redirects"), "0")?;
     if ipv6 {
         set("ipv6/conf/lo/disable_ipv6", "0")?;
-        // The link-local address follows from the hardware address, which the node knows.
+        // The link-local address is made from the hardware address, which the node's rules allow.
         let settings =
             [("disable_ipv6", "0"), ("accept_redirects", "0"), ("accept_ra", "0"), ("addr_gen_mode", "0")];
         for (setting, value) in settings {
@@ -40,7 +40,7 @@ pub(crate) fn listen_to_nobody(link: &str, ipv6: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// A machine that forwards stops listening to routers, unless it is told to go on: it would lose its own way out.
+/// Keeps the node's default route over IPv6: a machine that forwards ignores router advertisements unless accept_ra is 2.
 fn keep_router_advertisements() -> io::Result<()> {
     for link in fs::read_dir(Path::new(ROOT).join("ipv6/conf"))? {
         let setting = link?.path().join("accept_ra");

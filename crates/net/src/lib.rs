@@ -1,12 +1,13 @@
-//! The pod network of one node: a bridge, a pair of interfaces for each pod, addresses from the node's pod CIDRs,
-//! masquerading of what leaves the cluster, and host ports.
+//! The pod network of one node: a bridge, a veth pair for each pod, addresses from the node's pod CIDRs, masquerading of
+//! traffic that leaves the cluster, and host ports.
 //!
-//! [`PodNetwork`] is all of it; [`cni::Cni`] is what plugins do instead. [`rules`] and [`addresses`] decide purely; [`netlink`], [`route`] and [`nftables`] are
-//! the ways to the kernel, which need no tool and no `unsafe`. Calls block, for well under a millisecond each.
+//! [`PodNetwork`] is the built-in network; [`cni::Cni`] is a network of plugins. [`rules`] and [`addresses`] are pure; [`netlink`],
+//! [`route`] and [`nftables`] talk to the kernel, without tools and without `unsafe`. Calls block, for well under a millisecond
+//! each.
 //!
-//! *Invariants:* every operation can be repeated, and can be cut off anywhere: what a crash leaves is found again by
-//! name, from the records or from the bridge. Nothing outside the namespace it was opened for is ever touched, but
-//! for the pods' own namespaces.
+//! *Invariants:* every operation is idempotent and may be interrupted anywhere: leftovers of a crash are found by name, in the
+//! records or on the bridge. Nothing outside the namespace it was opened for is ever changed, except for the pods' own
+//! namespaces.
 
 pub mod addresses;
 mod cidr;
@@ -28,6 +29,6 @@ mod tunnel;
 
 pub use cidr::Cidr;
 pub use error::{Error, Result};
-pub use held::{hold, let_go};
+pub use held::{assign_service_addresses, remove_service_addresses};
 pub use pods::{Across, Options, PodNetwork};
 pub use records::{Attachment, HostPort, Protocol};

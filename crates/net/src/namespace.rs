@@ -1,8 +1,7 @@
-//! Network namespaces: to open one, and to do something within one.
+//! Network namespaces: opens them, and runs functions in them.
 //!
-//! A namespace belongs to a thread, so whatever must happen within one happens on a thread of its own, which ends
-//! with it: no thread that does other work ever changes its namespace. A socket stays where it was opened, and may
-//! be used from anywhere.
+//! A namespace is a property of a thread, so functions run on a thread of their own, which ends with them: no other thread ever
+//! changes its namespace. A socket stays in the namespace it was opened in, and may be used by any thread.
 
 use std::fs::File;
 use std::io;
@@ -16,22 +15,22 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 pub struct Namespace(OwnedFd);
 
 impl Namespace {
-    /// The one that the caller is in.
+    /// The namespace of the calling thread.
     pub fn current() -> io::Result<Namespace> {
         Namespace::open("/proc/thread-self/ns/net")
     }
 
-    /// The one that a path opens, such as `/proc/<pid>/ns/net`.
+    /// Opens the namespace of a path such as `/proc/<pid>/ns/net`.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Namespace> {
         Ok(Namespace(File::open(path)?.into()))
     }
 
-    /// Another handle to the same.
+    /// Another handle to the same namespace.
     pub fn duplicate(&self) -> io::Result<Namespace> {
         self.0.try_clone().map(Namespace)
     }
 
-    /// Does something within the namespace and waits for it.
+    /// Runs a function in the namespace and returns its result.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         thread::scope(|scope| {
             let inside =
@@ -39,7 +38,9 @@ impl Namespace {
                     move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))?;
                     work()
                 })?;
-            inside.join().unwrap_or_else(|_panic| Err(io::Error::other("the work in the namespace panicked")))
+            inside
+                .join()
+                .unwrap_or_else(|_panic| Err(io::Error::other("thread in network namespace panicked")))
         })
     }
 }

@@ -1,5 +1,7 @@
-//! Netlink: how programs talk to the kernel about networks. Messages are built and read here, and exchanged.
+//! Netlink: encodes, decodes and exchanges messages with the kernel.
 
+#[doc(hidden)]
+pub mod fuzz;
 mod message;
 mod socket;
 
@@ -9,12 +11,12 @@ pub use socket::{Reply, Socket};
 /// Flags of a request.
 pub mod flag {
     pub const REQUEST: u16 = 1;
-    /// Answer even if all went well.
+    /// Requests an acknowledgement.
     pub const ACK: u16 = 4;
-    /// All there are, rather than one.
+    /// Lists all objects.
     pub const DUMP: u16 = 0x300;
     pub const REPLACE: u16 = 0x100;
-    /// Refuse if it exists.
+    /// Fails if the object exists.
     pub const EXCL: u16 = 0x200;
     pub const CREATE: u16 = 0x400;
     pub const APPEND: u16 = 0x800;

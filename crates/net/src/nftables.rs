@@ -1,8 +1,8 @@
-//! nftables as messages: tables, chains, sets and rules, in transactions that happen as a whole or not at all.
+//! nftables messages: tables, chains, sets and rules, in atomic transactions.
 //!
-//! Builders only: nothing here decides what is filtered or translated. Every number is big-endian on this wire.
+//! Builders only: callers decide about the rules. Every number is big-endian on the wire.
 
-mod listing;
+pub(crate) mod listing;
 mod rule;
 mod sets;
 
@@ -31,7 +31,7 @@ const DELETE_ELEMENTS: u16 = 14;
 
 const LIST_ELEMENT: u16 = 1;
 
-/// Whose packets a table sees.
+/// The address family of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Family {
@@ -43,7 +43,7 @@ pub enum Family {
     Ipv6 = 10,
 }
 
-/// Where the kernel calls a chain.
+/// The hook of a base chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Hook {
@@ -54,7 +54,7 @@ pub enum Hook {
     Postrouting = 4,
 }
 
-/// Everything that one transaction does to one table.
+/// A transaction on one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transaction {
     family: Family,
@@ -63,33 +63,33 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Changes a table that is there.
+    /// Changes an existing table.
     pub fn changing(family: Family, table: &str) -> Transaction {
         Transaction { family, table: table.to_owned(), messages: Vec::new() }
     }
 
-    /// Makes a table of both families anew: what follows is all that is in it.
+    /// A transaction that replaces a table of both families.
     pub fn replacing(table: &str) -> Transaction {
         Transaction::replacing_in(Family::Inet, table)
     }
 
-    /// Makes the table anew: what follows is all that is in it.
+    /// A transaction that replaces a table.
     pub fn replacing_in(family: Family, table: &str) -> Transaction {
         let named = Attributes::new().text(1, table);
         let mut transaction = Transaction::changing(family, table);
-        // A table that is not there cannot be deleted, so it is made first.
+        // A missing table cannot be deleted, so it is created first.
         transaction.push(NEW_TABLE, flag::CREATE, &named);
         transaction.push(DELETE_TABLE, 0, &named);
         transaction.push(NEW_TABLE, flag::CREATE, &named);
         transaction
     }
 
-    /// Leaves nothing of a table of both families.
+    /// A transaction that deletes a table of both families, if it exists.
     pub fn deleting(table: &str) -> Transaction {
         Transaction::deleting_in(Family::Inet, table)
     }
 
-    /// Leaves nothing of the table.
+    /// A transaction that deletes a table, if it exists.
     pub fn deleting_in(family: Family, table: &str) -> Transaction {
         let mut transaction = Transaction::replacing_in(family, table);
         transaction.messages.pop();
@@ -100,43 +100,43 @@ impl Transaction {
         self.messages.is_empty()
     }
 
-    /// How many bytes it is.
+    /// The size in bytes.
     pub fn size(&self) -> usize {
         self.messages.iter().map(Message::len).sum()
     }
 
-    /// A chain that rules jump to. One that is there stays as it is.
+    /// Creates a chain that rules jump to. An existing one is kept.
     pub fn chain(&mut self, name: &str) {
         let wanted = Attributes::new().text(1, &self.table).text(3, name);
         self.push(NEW_CHAIN, flag::CREATE, &wanted);
     }
 
-    /// A chain that the kernel calls. `kind` is `nat` or `filter`.
+    /// Creates a base chain. `kind` is `nat` or `filter`.
     pub fn base_chain(&mut self, name: &str, kind: &str, hook: Hook, priority: i32) {
         let called = Attributes::new().u32_be(1, hook as u32).u32_be(2, priority as u32);
         let wanted = Attributes::new().text(1, &self.table).text(3, name).nested(4, &called).text(7, kind);
         self.push(NEW_CHAIN, flag::CREATE, &wanted);
     }
 
-    /// Leaves a chain without rules.
+    /// Removes the rules of a chain.
     pub fn flush_chain(&mut self, name: &str) {
         let wanted = Attributes::new().text(1, &self.table).text(2, name);
         self.push(DELETE_RULE, 0, &wanted);
     }
 
-    /// Deletes a chain that nobody jumps to.
+    /// Deletes a chain that no rule refers to.
     pub fn delete_chain(&mut self, name: &str) {
         let wanted = Attributes::new().text(1, &self.table).text(3, name);
         self.push(DELETE_CHAIN, 0, &wanted);
     }
 
-    /// A set or a map. `id` tells the sets of a transaction apart.
+    /// Creates a set or a map. `id` is unique within the transaction.
     pub fn set(&mut self, id: u32, set: &Set<'_>) {
         let wanted = set.attributes(&self.table).u32_be(10, id);
         self.push(NEW_SET, flag::CREATE, &wanted);
     }
 
-    /// Deletes a set that no rule looks at.
+    /// Deletes a set that no rule refers to.
     pub fn delete_set(&mut self, name: &str) {
         let wanted = Attributes::new().text(1, &self.table).text(2, name);
         self.push(DELETE_SET, 0, &wanted);
@@ -146,12 +146,12 @@ impl Transaction {
         self.elements(NEW_ELEMENTS, flag::CREATE, set, elements.into_iter().map(Element::attributes));
     }
 
-    /// Deletes elements that are there: one that is not refuses all.
+    /// Deletes existing elements: a missing one fails the transaction.
     pub fn delete_elements<'a>(&mut self, set: &str, keys: impl IntoIterator<Item = &'a Key>) {
         self.elements(DELETE_ELEMENTS, 0, set, keys.into_iter().map(Key::attributes));
     }
 
-    /// A set of networks of one family that do not overlap.
+    /// Creates a set of networks of one family, which must not overlap.
     pub fn networks(&mut self, id: u32, name: &str, ipv4: bool, networks: &[Cidr]) {
         let key = if ipv4 { &[Type::Ipv4] } else { &[Type::Ipv6] };
         self.set(id, &Set { name, key, maps_to: MapsTo::Nothing, intervals: true, timeout: None });
@@ -164,13 +164,13 @@ impl Transaction {
         self.push(NEW_RULE, flag::CREATE | flag::APPEND, &wanted);
     }
 
-    /// Carries it out.
+    /// Executes the transaction.
     pub fn commit(&self, nftables: &mut Nftables) -> io::Result<()> {
         let frame = |kind| Message::new(kind, 0, &[0, 0, 0, SUBSYSTEM as u8], &Attributes::new());
         nftables.0.transact(&frame(BATCH_BEGIN), &self.messages, &frame(BATCH_END))
     }
 
-    /// As many messages as elements need: an attribute, so also a list of elements, has a largest size.
+    /// Adds as many messages as the elements need, because the size of an attribute is limited.
     fn elements(&mut self, kind: u16, flags: u16, set: &str, elements: impl Iterator<Item = Attributes>) {
         let mut list = Attributes::new();
         let mut push = |list: &Attributes| {
@@ -195,7 +195,7 @@ impl Transaction {
     }
 }
 
-/// A conversation about one namespace.
+/// An nftables socket of one namespace.
 #[derive(Debug)]
 pub struct Nftables(Socket);
 

@@ -1,7 +1,7 @@
-//! The ways to the pods of other nodes: pure.
+//! Computes the routes to the pods of other nodes. Pure.
 //!
-//! Everything follows from the nodes' addresses and pod CIDRs, hardware addresses too, so nodes need not tell each other
-//! anything beyond what their Node objects say.
+//! Routes, neighbours and hardware addresses depend only on the nodes' addresses and pod CIDRs, so nodes need no information
+//! about each other beyond their Node objects.
 
 use std::net::IpAddr;
 
@@ -9,13 +9,13 @@ use crate::route::Route;
 use crate::tunnel::Neighbour;
 use crate::{Cidr, addresses};
 
-/// How packets travel between nodes.
+/// The transport of pod traffic between nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Between {
-    /// Within packets of the nodes' own: works wherever nodes reach each other.
+    /// Encapsulated: works wherever nodes reach each other.
     #[default]
     Vxlan,
-    /// As they are: for nodes that are neighbours on a network that lets foreign addresses pass.
+    /// Routed without encapsulation: for nodes of one network that admits packets from pod addresses.
     Direct,
 }
 
@@ -26,15 +26,15 @@ pub struct Peer {
     pub pod_cidrs: Vec<Cidr>,
 }
 
-/// What there shall be, and nothing else.
+/// The desired routes and neighbours.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ways {
     pub(crate) routes: Vec<Route>,
     pub(crate) neighbours: Vec<Neighbour>,
 }
 
-/// Through the tunnel: each peer's pods behind an address of their own network that only this node knows, and that
-/// leads to the peer's end of the tunnel.
+/// Routes through the tunnel: the gateway of each peer's pods is an address of their own network that only this node knows,
+/// and whose neighbour entry is the peer's end of the tunnel.
 pub(crate) fn tunnelled(peers: &[Peer], tunnel: u32, sources: &[IpAddr]) -> Ways {
     let mut ways = Ways::default();
     for peer in peers {
@@ -50,7 +50,7 @@ pub(crate) fn tunnelled(peers: &[Peer], tunnel: u32, sources: &[IpAddr]) -> Ways
     ways.sorted()
 }
 
-/// Straight to the peers that are neighbours on some link; the others cannot be reached.
+/// Direct routes to peers that are neighbours on some link. Other peers have no route.
 pub(crate) fn direct(peers: &[Peer], links: &[(u32, Cidr)]) -> Ways {
     let mut ways = Ways::default();
     for peer in peers {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_a_network_is_no_destination() {
+    fn a_node_without_a_pod_cidr_has_no_route() {
         assert!(tunnelled(&[peer("192.0.2.2", &[])], 7, &[]).routes.is_empty());
         assert_eq!(tunnelled(&[], 7, &[]), Ways::default());
     }

@@ -1,6 +1,6 @@
-//! Connects pods, and gives back what they had.
+//! Attaches pods to the network, and detaches them.
 //!
-//! A pod has its address alone (`/32`, `/128`) and reaches everything through the node, its neighbours too: so every
+//! A pod has a single address (`/32`, `/128`) and sends everything through the node, traffic to other pods as well: so every
 //! packet passes the node's rules, whatever the bridge does with frames.
 
 mod across;
@@ -22,31 +22,30 @@ use crate::{Attachment, Cidr, Error, HostPort, Result, addresses, guard, host, t
 
 /// The pod's interface, within the pod.
 const INSIDE: &str = "eth0";
-/// What the node's ends of pods' interfaces begin with.
+/// The prefix of the node's ends of veth pairs.
 const PREFIX: &str = "veth";
 /// The bridge family may be missing from a kernel.
-const GUARDING: &str =
-    "guarding the pods' ports (the kernel needs nftables for bridges, CONFIG_NF_TABLES_BRIDGE)";
+const GUARDING: &str = "cannot write anti-spoofing rules (the kernel needs CONFIG_NF_TABLES_BRIDGE)";
 const DEFAULT_MTU: u32 = 1500;
 const LARGEST_MTU: u32 = 65535;
 
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where it is remembered who has which address.
+    /// The folder of the pods' records.
     pub folder: PathBuf,
     /// At most 15 characters.
     pub bridge: String,
-    /// `None` is that of the link to everywhere.
+    /// `None` is the MTU of the default route's link.
     pub mtu: Option<u32>,
-    /// `None` for a node that is alone.
+    /// `None` for a node without other nodes.
     pub across: Option<Across>,
 }
 
-/// How this node is reached by others, and reaches them.
+/// The connection of this node to other nodes.
 #[derive(Debug, Clone, Copy)]
 pub struct Across {
     pub between: Between,
-    /// The address that others know the node by.
+    /// The node's address for other nodes.
     pub node: IpAddr,
 }
 
@@ -66,21 +65,21 @@ struct State {
     cidrs: Vec<Cidr>,
     /// The other nodes, once they are known.
     peers: Option<Vec<Peer>>,
-    /// Why the last attempt to prepare the node failed.
+    /// The error of the last preparation of the node.
     trouble: Option<String>,
-    /// The last address given from each network.
+    /// The last allocated address of each network.
     last: Vec<IpAddr>,
-    /// What the rules are known to be, once they are.
+    /// The model of the rules in the kernel, once they are written.
     applied: Option<Model>,
-    /// Whether the ports of all recorded pods are known to be guarded.
+    /// True if the anti-spoofing rules have the ports of all recorded pods.
     guarded: bool,
 }
 
 impl PodNetwork {
-    /// Takes over what is there, and cleans up what belongs to no pod any more.
+    /// Opens the network with the records of earlier processes, and removes leftovers of missing pods.
     pub fn open(options: Options, namespace: Namespace) -> Result<PodNetwork> {
-        let routing = Routing::open(&namespace).during("opening a socket for routes")?;
-        let nftables = Nftables::open(&namespace).during("opening a socket for nftables")?;
+        let routing = Routing::open(&namespace).during("cannot open a netlink socket for routes")?;
+        let nftables = Nftables::open(&namespace).during("cannot open a netlink socket for nftables")?;
         let records = Records::load(&options.folder)?;
         let last = records.addresses().map(|address| address.address()).max();
         let mut state = State {
@@ -98,7 +97,7 @@ impl PodNetwork {
         Ok(PodNetwork { options, namespace, state: Mutex::new(state) })
     }
 
-    /// Why pods cannot be connected now, if they cannot.
+    /// The reason why pods cannot be attached now; `None` if the network is ready.
     pub fn not_ready(&self) -> Option<String> {
         let state = self.state.lock();
         if state.cidrs.is_empty() { Some(Error::NoPodCidr.to_string()) } else { state.trouble.clone() }
@@ -115,16 +114,16 @@ impl PodNetwork {
         state.lead_across(&self.options)
     }
 
-    /// Sets which other nodes there are, and makes the ways to their pods.
+    /// Sets the other nodes, and the routes to their pods.
     pub fn set_peers(&self, peers: &[Peer]) -> Result<()> {
         let mut state = self.state.lock();
         state.peers = Some(peers.to_vec());
         if state.cidrs.is_empty() { Ok(()) } else { state.lead_across(&self.options) }
     }
 
-    /// Connects a pod; its addresses, the primary one first.
+    /// Attaches a pod, and returns its addresses, the primary one first.
     pub fn attach(&self, sandbox: &str, namespace: &Path, host_ports: &[HostPort]) -> Result<Vec<IpAddr>> {
-        let pod = Namespace::open(namespace).during(format!("opening {}", namespace.display()))?;
+        let pod = Namespace::open(namespace).during(format!("cannot open {}", namespace.display()))?;
         let mut state = self.state.lock();
         if state.cidrs.is_empty() {
             return Err(Error::NoPodCidr);
@@ -136,7 +135,7 @@ impl PodNetwork {
         Ok(attachment.addresses.iter().map(Cidr::address).collect())
     }
 
-    /// Gives back what [`PodNetwork::attach`] took. The namespace may be gone; doing it twice is fine.
+    /// Undoes [`PodNetwork::attach`]. The namespace may be gone; detaching twice is no error.
     pub fn detach(&self, sandbox: &str) -> Result<()> {
         let mut state = self.state.lock();
         state.disconnect(&link_name(sandbox))?;
@@ -147,7 +146,7 @@ impl PodNetwork {
         if had.host_ports.is_empty() { Ok(()) } else { state.apply(&self.options) }
     }
 
-    /// Makes the node what it shall be; the bridge.
+    /// Prepares bridge, sysctls, routes and rules of the node, and returns the bridge.
     fn prepare(&self, state: &mut State) -> Result<Link> {
         let prepared = state.prepare(&self.options, &self.namespace);
         state.trouble = prepared.as_ref().err().map(|error| format!("{error}{}", reason(error)));
@@ -156,7 +155,7 @@ impl PodNetwork {
 }
 
 impl State {
-    /// What the pod has already, or what it gets now, written down.
+    /// Returns the pod's recorded attachment, or allocates and records a new one.
     fn reserve(&mut self, sandbox: &str, host_ports: &[HostPort]) -> Result<Attachment> {
         self.records.free(sandbox, host_ports)?;
         let addresses = match self.records.get(sandbox) {
@@ -176,7 +175,7 @@ impl State {
         free.and_then(|address| Cidr::new(address, network.prefix())).ok_or(Error::Exhausted(network))
     }
 
-    /// The networks that pods are in, or will be: pods keep theirs when the node gets others.
+    /// The networks of new and existing pods: pods keep theirs when the node's pod CIDRs change.
     fn networks(&self) -> Vec<Cidr> {
         let mut networks = self.cidrs.clone();
         networks.extend(self.records.addresses().map(|address| address.network()));
@@ -189,11 +188,13 @@ impl State {
         let name = &options.bridge;
         let networks = self.networks();
         let ipv6 = networks.iter().any(|network| !network.is_ipv4());
-        let bridge = self.bridge(options).during(format!("making the bridge {name}"))?;
-        namespace.run(|| host::let_pass(name, ipv6)).during("letting the node pass on its pods' packets")?;
+        let bridge = self.bridge(options).during(format!("cannot create the bridge {name}"))?;
+        namespace.run(|| host::enable_forwarding(name, ipv6)).during("cannot enable IP forwarding")?;
         let gateways: Vec<Cidr> =
             networks.iter().filter_map(|network| addresses::gateway(*network)).collect();
-        self.routing.set_addresses(bridge.index, &gateways).during(format!("giving {name} its addresses"))?;
+        self.routing
+            .set_addresses(bridge.index, &gateways)
+            .during(format!("cannot assign addresses to {name}"))?;
         self.apply(options)?;
         self.guard_all()?;
         Ok(bridge)
@@ -221,24 +222,24 @@ impl State {
         Ok(Link { mtu, up: true, ..bridge })
     }
 
-    /// What fits through everything that a pod's packets go through.
+    /// The MTU of pods: that of the uplink, less the overhead of a tunnel if there is one.
     fn mtu_for_pods(&mut self, options: &Options) -> io::Result<u32> {
         let taken = match options.across {
             Some(Across { between: Between::Vxlan, node }) => tunnel::overhead(node),
             _ => 0,
         };
-        Ok(self.mtu_to_everywhere()?.saturating_sub(taken))
+        Ok(self.uplink_mtu()?.saturating_sub(taken))
     }
 
-    /// What fits through the link that leads to everywhere.
-    fn mtu_to_everywhere(&mut self) -> io::Result<u32> {
+    /// The MTU of the default route's link.
+    fn uplink_mtu(&mut self) -> io::Result<u32> {
         let out = self.routing.routes()?.into_iter().find(|route| route.destination.prefix() == 0);
         let links = self.routing.links()?;
         let link = out.and_then(|route| links.into_iter().find(|link| link.index == route.link));
         Ok(link.map_or(DEFAULT_MTU, |link| link.mtu.min(LARGEST_MTU)))
     }
 
-    /// Brings the rules up to date, if they are not.
+    /// Writes the rules, if they changed.
     fn apply(&mut self, options: &Options) -> Result<()> {
         let is_tunnelled = options.across.is_some_and(|across| matches!(across.between, Between::Vxlan));
         let nodes = self.peers.as_ref().map(|peers| peers.iter().map(|peer| peer.address).collect());
@@ -251,13 +252,13 @@ impl State {
         };
         if self.applied.as_ref() != Some(&model) {
             self.applied = None;
-            table(&model).commit(&mut self.nftables).during("writing the rules of the pod network")?;
+            table(&model).commit(&mut self.nftables).during("cannot write the rules of the pod network")?;
             self.applied = Some(model);
         }
         Ok(())
     }
 
-    /// Guards the ports of all pods, if that is not known to be so.
+    /// Writes the anti-spoofing rules of all pods, if they may be incomplete.
     fn guard_all(&mut self) -> Result<()> {
         if self.guarded {
             return Ok(());
@@ -269,13 +270,13 @@ impl State {
         Ok(())
     }
 
-    /// Binds the pod's port to what the pod was given.
+    /// Adds the pod's port to the anti-spoofing rules.
     fn guard(&mut self, sandbox: &str, attachment: &Attachment) -> Result<()> {
         let port = guard::Port::of(link_name(sandbox), attachment).ok_or(Error::NoPodCidr)?;
         if self.guarded && guard::adding(&port).commit(&mut self.nftables).is_ok() {
             return Ok(());
         }
-        // Another program changed the table: all of it anew.
+        // Another program changed the table: the whole table is replaced.
         self.guarded = false;
         self.guard_all()
     }
@@ -291,7 +292,7 @@ impl State {
         self.guard_all()
     }
 
-    /// Joins the pod to the bridge.
+    /// Creates the pod's veth pair and joins it to the bridge.
     fn connect(
         &mut self,
         sandbox: &str,
@@ -300,10 +301,11 @@ impl State {
         attachment: &Attachment,
     ) -> Result<()> {
         let name = &link_name(sandbox);
-        let has_end =
-            Routing::open(pod).and_then(|mut pod| pod.link(INSIDE)).during("looking into the pod")?;
+        let has_end = Routing::open(pod)
+            .and_then(|mut pod| pod.link(INSIDE))
+            .during("cannot read the pod's interfaces")?;
         if has_end.is_none() {
-            // The other end may be left from an attempt that was cut off, in a namespace that is gone.
+            // An interrupted attempt may have left the other end in a namespace that is gone.
             self.disconnect(name)?;
         }
         let primary = attachment.addresses.first().ok_or(Error::NoPodCidr)?.address();
@@ -314,7 +316,7 @@ impl State {
             peer_namespace: pod,
             peer_hardware: addresses::hardware(primary),
         };
-        let making = || format!("making the interface {name}");
+        let making = || format!("cannot create the interface {name}");
         if self.routing.link(name).during(making())?.is_none() {
             self.routing.add_veth(&veth).during(making())?;
         }
@@ -323,44 +325,47 @@ impl State {
         self.guard(sandbox, attachment)?;
         let change =
             Change { up: true, master: Some(bridge.index), alias: Some(sandbox), ..Change::default() };
-        self.routing.change_link(link.index, change).during(format!("joining {name} to {}", bridge.name))?;
-        self.routing.hairpin(link.index).during(format!("setting hairpin mode of {name}"))
+        self.routing
+            .change_link(link.index, change)
+            .during(format!("cannot attach {name} to bridge {}", bridge.name))?;
+        self.routing.hairpin(link.index).during(format!("cannot set hairpin mode of {name}"))
     }
 
     fn disconnect(&mut self, link: &str) -> Result<()> {
-        let removing = || format!("removing the interface {link}");
+        let removing = || format!("cannot remove the interface {link}");
         match self.routing.link(link).during(removing())? {
             Some(link) => self.routing.delete_link(link.index).during(removing()),
             None => Ok(()),
         }
     }
 
-    /// A record whose interface is gone, as after the machine's restart, gives its addresses back; an interface
-    /// without a record, as after an attempt that was cut off, is removed.
+    /// Removes records without an interface, as after a reboot, and interfaces without a record, as after an interrupted attempt.
     fn clean_up(&mut self, bridge: &str) -> Result<()> {
-        let links = self.routing.links().during("listing interfaces")?;
+        let links = self.routing.links().during("cannot list interfaces")?;
         let gone = |sandbox: &&String| !links.iter().any(|link| link.name == link_name(sandbox));
         let lost: Vec<String> = self.records.sandboxes().filter(gone).cloned().collect();
         for sandbox in lost {
-            tracing::info!(sandbox, "a pod's interface is gone: giving back its addresses");
+            tracing::info!(sandbox, "pod interface is gone; releasing its addresses");
             self.records.remove(&sandbox)?;
         }
         let Some(bridge) = links.iter().find(|link| link.name == bridge) else { return Ok(()) };
         let known: Vec<String> = self.records.sandboxes().map(|sandbox| link_name(sandbox)).collect();
         let ours = |link: &&Link| link.master == bridge.index && link.name.starts_with(PREFIX);
         for link in links.iter().filter(ours).filter(|link| !known.contains(&link.name)) {
-            tracing::info!(link = link.name, "removing an interface that is no pod's");
-            self.routing.delete_link(link.index).during(format!("removing the interface {}", link.name))?;
+            tracing::info!(link = link.name, "removing orphaned pod interface");
+            self.routing
+                .delete_link(link.index)
+                .during(format!("cannot remove the interface {}", link.name))?;
         }
         Ok(())
     }
 }
 
-/// Gives the pod's own side its addresses and its way out.
+/// Configures the pod's side: addresses and routes.
 fn configure(pod: &Namespace, addresses: &[Cidr]) -> Result<()> {
     let ipv6 = addresses.iter().any(|address| !address.is_ipv4());
-    pod.run(|| host::listen_to_nobody(INSIDE, ipv6)).during("preparing the pod's interface")?;
-    configure_links(pod, addresses).during("giving the pod its addresses")
+    pod.run(|| host::ignore_routers(INSIDE, ipv6)).during("cannot configure the pod's interface")?;
+    configure_links(pod, addresses).during("cannot assign addresses to the pod's interface")
 }
 
 fn configure_links(pod: &Namespace, given: &[Cidr]) -> io::Result<()> {
@@ -399,7 +404,7 @@ fn link_name(sandbox: &str) -> String {
     format!("{PREFIX}{:011x}", hash >> 20)
 }
 
-/// What is behind an error, to be put after it.
+/// The sources of an error, as a suffix of its message.
 fn reason(error: &Error) -> String {
     std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default()
 }
@@ -409,7 +414,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_links_fit_and_differ() {
+    fn link_names_are_short_and_distinct() {
         let (a, b) = (link_name("0123456789abcdef"), link_name("0123456789abcdee"));
         assert_eq!(a.len(), 15);
         assert_ne!(a, b);

@@ -1,7 +1,7 @@
-//! What is known of each connected pod, in memory and on disk: one small file each, replaced as a whole.
+//! The records of attached pods, in memory and on disk: one small file each, replaced atomically.
 //!
-//! A killed process finds every record as it was last written. Nothing is forced to the disk: after a power failure no
-//! pod is connected, and its record is given back whatever it says.
+//! After a crash of the process every record is as it was last written. Files are not synced: after a power failure no pod is
+//! attached, and its record is removed whatever it contains.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,16 +15,16 @@ use crate::error::During;
 use crate::rules::Mapping;
 use crate::{Cidr, Error, Result};
 
-/// What a pod was given.
+/// The addresses and host ports of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
-    /// With the prefix of the network each is from; the primary one first.
+    /// With their networks' prefixes; the primary one first.
     pub addresses: Vec<Cidr>,
     #[serde(default)]
     pub host_ports: Vec<HostPort>,
 }
 
-/// A port of the node that shall lead to a pod.
+/// A host port of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostPort {
     pub protocol: Protocol,
@@ -45,7 +45,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The number that IP has for it.
+    /// The IP protocol number.
     pub fn number(self) -> u8 {
         match self {
             Protocol::Tcp => 6,
@@ -66,7 +66,7 @@ impl fmt::Display for Protocol {
 }
 
 impl HostPort {
-    /// Whether both would lead the same packet.
+    /// True if both would match the same packet.
     fn collides(&self, other: &HostPort) -> bool {
         let same_address = match (self.host_ip, other.host_ip) {
             (Some(a), Some(b)) => {
@@ -98,10 +98,10 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Reads what is on disk. What cannot be read belongs to nobody and goes.
+    /// Reads the records of a folder, and removes invalid files.
     pub(crate) fn load(folder: &Path) -> Result<Records> {
-        let reading = || format!("reading {}", folder.display());
-        files::private_directory(folder).during(format!("making {}", folder.display()))?;
+        let reading = || format!("cannot read {}", folder.display());
+        files::private_directory(folder).during(format!("cannot create {}", folder.display()))?;
         let mut by_sandbox = BTreeMap::new();
         for entry in fs::read_dir(folder).during(reading())? {
             let path = entry.during(reading())?.path();
@@ -112,8 +112,8 @@ impl Records {
             if let Some((sandbox, attachment)) = read(&path) {
                 by_sandbox.insert(sandbox, attachment);
             } else {
-                tracing::warn!(path = %path.display(), "removing what is no record of a pod's network");
-                fs::remove_file(&path).during(format!("removing {}", path.display()))?;
+                tracing::warn!(path = %path.display(), "removing invalid record of a pod network attachment");
+                fs::remove_file(&path).during(format!("cannot remove {}", path.display()))?;
             }
         }
         Ok(Records { folder: folder.to_owned(), by_sandbox })
@@ -142,7 +142,7 @@ impl Records {
         self.by_sandbox.values().flat_map(of).collect()
     }
 
-    /// Refuses host ports that another pod has.
+    /// Fails if another pod has one of the host ports.
     pub(crate) fn free(&self, sandbox: &str, wanted: &[HostPort]) -> Result<()> {
         for (owner, attachment) in self.by_sandbox.iter().filter(|(owner, _)| *owner != sandbox) {
             for port in wanted {
@@ -161,7 +161,7 @@ impl Records {
         let text = serde_json::to_vec(&attachment).map_err(io::Error::from);
         text.and_then(|text| files::write_private(&unfinished, text))
             .and_then(|()| fs::rename(&unfinished, &path))
-            .during(format!("writing {}", path.display()))?;
+            .during(format!("cannot write {}", path.display()))?;
         self.by_sandbox.insert(sandbox.to_owned(), attachment);
         Ok(())
     }
@@ -170,7 +170,7 @@ impl Records {
         let path = self.path(sandbox)?;
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(error).during(format!("removing {}", path.display()))
+                Err(error).during(format!("cannot remove {}", path.display()))
             }
             _ => {
                 self.by_sandbox.remove(sandbox);

@@ -1,6 +1,6 @@
 //! Links, addresses and routes of one network namespace.
 //!
-//! Adding what is there already, and deleting what is not, is no error: every call says how things shall be.
+//! Calls are idempotent: adding an existing object or deleting a missing one is no error.
 
 use std::io;
 use std::net::IpAddr;
@@ -40,7 +40,7 @@ const PORT_HAIRPIN: u16 = 4;
 const ADDRESS_REMOTE: u16 = 1;
 const ADDRESS_LOCAL: u16 = 2;
 const ADDRESS_FLAGS: u16 = 8;
-/// Use it at once: nobody else can have it.
+/// The address flag that skips duplicate address detection: addresses are unique by allocation.
 const WITHOUT_DUPLICATE_DETECTION: u32 = 2;
 
 const ROUTE_DESTINATION: u16 = 1;
@@ -48,18 +48,18 @@ const ROUTE_LINK: u16 = 4;
 const ROUTE_GATEWAY: u16 = 5;
 const ROUTE_SOURCE: u16 = 7;
 const MAIN_TABLE: u8 = 254;
-/// Who made the route: us. A number that nobody else is known to use.
+/// The protocol of our routes, a number that no other known program uses.
 const OURS: u8 = 143;
 const SCOPE_LINK: u8 = 253;
 const UNICAST: u8 = 1;
-/// The gateway is reached on this link, whatever other routes say.
+/// The route flag for a gateway that is on the link, whatever other routes say.
 const ON_LINK: u32 = 4;
 
 const NO_SUCH_DEVICE: i32 = 19;
 const NO_SUCH_PROCESS: i32 = 3;
 const NOT_AVAILABLE: i32 = 99;
 
-/// An interface's own address on the wire.
+/// A hardware address.
 pub type Hardware = [u8; 6];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub struct Link {
     pub hardware: Option<Hardware>,
 }
 
-/// A pair of interfaces: what goes in at one comes out at the other.
+/// A veth pair.
 #[derive(Debug, Clone, Copy)]
 pub struct Veth<'a> {
     pub name: &'a str,
@@ -84,7 +84,7 @@ pub struct Veth<'a> {
     pub peer_hardware: Hardware,
 }
 
-/// What shall change about a link.
+/// Changes of a link.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Change<'a> {
     pub up: bool,
@@ -93,18 +93,18 @@ pub struct Change<'a> {
     pub alias: Option<&'a str>,
 }
 
-/// A way to a destination.
+/// A route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Route {
     pub destination: Cidr,
     /// `None` if the destination is on the link itself.
     pub gateway: Option<IpAddr>,
     pub link: u32,
-    /// Whom the node itself sends as; `None` is the link's choice.
+    /// The preferred source address; `None` is the kernel's choice.
     pub source: Option<IpAddr>,
 }
 
-/// A conversation about one namespace.
+/// A route socket of one namespace.
 #[derive(Debug)]
 pub struct Routing(pub(crate) Socket);
 
@@ -162,7 +162,7 @@ impl Routing {
         self.0.request(&Message::new(SET_LINK, 0, &about_link(0, index, up), &wanted))
     }
 
-    /// Lets a bridge's port send back what came in through it.
+    /// Enables hairpin mode of a bridge's port.
     pub fn hairpin(&mut self, index: u32) -> io::Result<()> {
         let wanted = Attributes::new().nested(LINK_PORT, &Attributes::new().u8(PORT_HAIRPIN, 1));
         self.0.request(&Message::new(SET_LINK, 0, &about_link(FAMILY_BRIDGE, index, 0), &wanted))
@@ -173,7 +173,7 @@ impl Routing {
         except(self.0.request(&asked), &[NO_SUCH_DEVICE], ())
     }
 
-    /// The addresses that somebody gave to links: not those they gave themselves.
+    /// The configured addresses of all links, without link-local ones.
     pub fn all_addresses(&mut self) -> io::Result<Vec<(u32, Cidr)>> {
         let found = self.0.list(&Message::listing(GET_ADDRESS, &[0; 8], &Attributes::new()))?;
         Ok(found.iter().filter_map(read_address).collect())
@@ -196,7 +196,7 @@ impl Routing {
         except(self.0.request(&asked), &[NOT_AVAILABLE], ())
     }
 
-    /// Gives a link these addresses and takes all others away.
+    /// Sets the addresses of a link, and removes all others.
     pub fn set_addresses(&mut self, index: u32, wanted: &[Cidr]) -> io::Result<()> {
         let found = self.addresses(index)?;
         for address in wanted.iter().filter(|address| !found.contains(address)) {
@@ -219,12 +219,12 @@ impl Routing {
         except(self.0.request(&Message::new(DELETE_ROUTE, 0, &fixed, &wanted)), &[NO_SUCH_PROCESS], ())
     }
 
-    /// The routes of the main table, whoever made them.
+    /// The routes of the main table, of all programs.
     pub fn routes(&mut self) -> io::Result<Vec<Route>> {
         Ok(self.all_routes()?.iter().filter_map(read_route).collect())
     }
 
-    /// Those that [`Routing::set_route`] made.
+    /// The routes that [`Routing::set_route`] made.
     pub fn own_routes(&mut self) -> io::Result<Vec<Route>> {
         let mut found = self.all_routes()?;
         found.retain(|reply| reply.body.get(5) == Some(&OURS));
@@ -243,7 +243,7 @@ impl Routing {
     }
 }
 
-/// Takes some refusals for an answer.
+/// Replaces some errors by a value.
 pub(crate) fn except<T>(answer: io::Result<T>, fine: &[i32], otherwise: T) -> io::Result<T> {
     match answer {
         Err(error) if error.raw_os_error().is_some_and(|number| fine.contains(&number)) => Ok(otherwise),
@@ -295,7 +295,7 @@ pub(crate) fn family(address: IpAddr) -> u8 {
     if address.is_ipv4() { 2 } else { 10 }
 }
 
-fn read_link(reply: &Reply) -> Option<Link> {
+pub(crate) fn read_link(reply: &Reply) -> Option<Link> {
     let mut link = Link {
         index: u32_of(reply.body.get(4..8)?)?,
         name: String::new(),
@@ -316,7 +316,7 @@ fn read_link(reply: &Reply) -> Option<Link> {
     Some(link)
 }
 
-fn read_address(reply: &Reply) -> Option<(u32, Cidr)> {
+pub(crate) fn read_address(reply: &Reply) -> Option<(u32, Cidr)> {
     let prefix = *reply.body.get(1)?;
     let index = u32_of(reply.body.get(4..8)?)?;
     let found: Vec<_> = attributes(reply.body.get(8..)?).collect();
@@ -326,7 +326,7 @@ fn read_address(reply: &Reply) -> Option<(u32, Cidr)> {
     if own { None } else { Some((index, Cidr::new(address, prefix)?)) }
 }
 
-fn read_route(reply: &Reply) -> Option<Route> {
+pub(crate) fn read_route(reply: &Reply) -> Option<Route> {
     let (prefix, table, kind) = (*reply.body.get(1)?, *reply.body.get(4)?, *reply.body.get(7)?);
     if table != MAIN_TABLE || kind != UNICAST {
         return None;

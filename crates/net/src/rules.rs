@@ -1,14 +1,15 @@
-//! What the node does to packets for its pods: the whole table, as a pure function of what is so.
+//! The node's IP rules for its pods: the whole table, as a pure function of the model.
 //!
-//! - What leaves the cluster from a pod is sent from the node's address, since nobody outside knows the way back.
-//! - A host port leads to a pod, from outside, from pods, and from the node itself: also over its loopback address.
-//! - Pods never reach the node's loopback addresses, although the way for host ports is open.
-//! - Nothing from elsewhere passes for a pod: a pod of this node is behind the bridge, one of another behind the tunnel.
-//! - The tunnel takes packets from nodes alone, and pods send none to nodes: not in their own name, nor, since what leaves a
-//!   pod is sent from the node's address, in the node's.
+//! - Traffic of pods that leaves the cluster is masqueraded, because machines outside have no route back.
+//! - A host port is redirected to its pod, from outside, from pods, and from the node itself, also over its loopback address.
+//! - Pods never reach the node's loopback addresses, although routing for them is enabled for host ports.
+//! - Packets with a pod's source address are accepted only through the bridge for pods of this node, and only through the tunnel
+//!   for pods of other nodes.
+//! - The tunnel accepts packets from nodes only, and pods cannot send to it: neither from their own address nor, by being
+//!   masqueraded, from the node's.
 //!
-//! Sources are kept wherever an answer finds its way without: only what a pod sends to itself through a host port,
-//! and what comes from loopback, is sent from the node's address on the bridge.
+//! Source addresses are kept wherever replies find their way back: only traffic of a pod to itself through a host port, and
+//! traffic from loopback, is masqueraded to the node's address on the bridge.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -26,19 +27,19 @@ const SOURCE: i32 = 100;
 const UDP: u8 = 17;
 const LOOPBACK: &str = "lo";
 
-/// What the table follows from.
+/// The inputs of the table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Model {
     pub bridge: String,
-    /// The networks that this node's pods are in.
+    /// The networks of this node's pods.
     pub node: Vec<Cidr>,
-    /// The networks that other nodes' pods are in.
+    /// The networks of other nodes' pods.
     pub others: Vec<Cidr>,
     pub host_ports: Vec<Mapping>,
     pub tunnel: Option<Tunnel>,
 }
 
-/// The way to other nodes, if packets travel to them in others.
+/// The tunnel to other nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tunnel {
     pub link: String,
@@ -46,18 +47,18 @@ pub struct Tunnel {
     pub nodes: Option<Vec<IpAddr>>,
 }
 
-/// A port of the node that leads to a pod.
+/// A host port with its pod's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mapping {
     pub protocol: Protocol,
-    /// `None` is any of the node's addresses of the pod address' family.
+    /// `None` is every address of the node of the pod address' family.
     pub host_ip: Option<IpAddr>,
     pub host_port: u16,
     pub pod: IpAddr,
     pub pod_port: u16,
 }
 
-/// The transaction that makes the table what it shall be, whatever it was.
+/// The transaction that replaces the table.
 pub fn table(model: &Model) -> Transaction {
     let mut table = Transaction::replacing(TABLE);
     list_networks(&mut table, model);
@@ -79,7 +80,7 @@ struct Sets {
     node: &'static str,
     /// Other nodes' pods.
     others: &'static str,
-    /// All of them, and groups.
+    /// All pods, and multicast.
     inside: &'static str,
     /// Other nodes.
     peers: &'static str,
@@ -113,8 +114,8 @@ fn list_networks(table: &mut Transaction, model: &Model) {
     }
 }
 
-/// What claims to be from a pod and is not. What pods of other nodes answer to this node's own address comes without the tunnel:
-/// the way back to a node is direct.
+/// Drops packets with a spoofed pod address. Replies of other nodes' pods to this node's own address come without the tunnel,
+/// because the route to a node is direct.
 fn guard_sources(table: &mut Transaction, model: &Model) {
     table.base_chain("sources", "filter", Hook::Prerouting, BEFORE_TRACKING);
     table.base_chain("strangers", "filter", Hook::Prerouting, AFTER_TRACKING);
@@ -129,7 +130,7 @@ fn guard_sources(table: &mut Transaction, model: &Model) {
     }
 }
 
-/// Bridge netfilter sends what a Service redirected from port to port after these rules.
+/// Marks packets that a Service redirected: bridge netfilter bridges them from port to port after these rules.
 fn mark_judged(table: &mut Transaction, model: &Model) {
     table.base_chain("redirected", "filter", Hook::Forward, FILTER);
     let within = Rule::new().came_through(&model.bridge).leaves_through(&model.bridge);
@@ -188,13 +189,13 @@ fn masquerade(table: &mut Transaction, model: &Model) {
     }
 }
 
-/// In order and without those that lie within others, as a set wants them.
+/// Sorts networks and removes those within others, as sets need them.
 pub fn merged(mut networks: Vec<Cidr>) -> Vec<Cidr> {
     networks.iter_mut().for_each(|network| *network = network.network());
     networks.sort_unstable();
     let mut kept: Vec<Cidr> = Vec::with_capacity(networks.len());
     for network in networks {
-        // The wider of two that begin alike comes first.
+        // Of networks with the same first address the wider one comes first.
         if kept.last().is_none_or(|last| !last.contains(network.address())) {
             kept.push(network);
         }
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_within_others_are_left_out() {
+    fn networks_within_others_are_removed() {
         check(&[], &[]);
         check(&["10.244.1.0/24", "10.244.0.0/24"], &["10.244.0.0/24", "10.244.1.0/24"]);
         check(&["10.244.0.0/24", "10.244.0.0/16", "10.244.9.0/24"], &["10.244.0.0/16"]);

@@ -1,4 +1,4 @@
-//! The tunnel to other nodes: a VXLAN link, and who is behind it. The kernel learns nothing by itself here.
+//! The tunnel to other nodes: a VXLAN link and its neighbour entries. VXLAN learning is off: all entries are ours.
 
 use std::io;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ const GET_NEIGHBOUR: u16 = 30;
 const NEIGHBOUR_ADDRESS: u16 = 1;
 const NEIGHBOUR_HARDWARE: u16 = 2;
 const PERMANENT: u16 = 0x80;
-/// The link's own list, not that of a bridge above it.
+/// The neighbour flag for the link's own forwarding table, rather than a bridge's.
 const OWN: u8 = 2;
 
 const VXLAN_ID: u16 = 1;
@@ -23,16 +23,16 @@ const VXLAN_LOCAL: u16 = 4;
 const VXLAN_LEARNING: u16 = 7;
 const VXLAN_PORT: u16 = 15;
 const VXLAN_LOCAL6: u16 = 17;
-/// The tunnel's number, and the port that packets between nodes go to.
+/// The VXLAN network identifier, and the UDP port of the tunnel.
 const NETWORK: u32 = 1;
 pub(crate) const PORT: u16 = 8472;
 
-/// What the outer packet takes of the size of an inner one.
+/// The encapsulation overhead in bytes.
 pub(crate) fn overhead(node: IpAddr) -> u32 {
     if node.is_ipv4() { 50 } else { 70 }
 }
 
-/// What is known of who is behind the tunnel.
+/// An entry for the other end of the tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Neighbour {
     /// The end of the tunnel with this hardware address is at that node.
@@ -64,7 +64,7 @@ impl Routing {
         self.add(NEW_LINK, &about_link(0, 0, 0), &wanted)
     }
 
-    /// All that were told, not learned.
+    /// The static neighbours, without learned ones.
     pub(crate) fn neighbours(&mut self, link: u32) -> io::Result<Vec<Neighbour>> {
         let mut found = Vec::new();
         for family in [FAMILY_BRIDGE, 2, 10] {

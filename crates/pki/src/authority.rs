@@ -77,7 +77,7 @@ impl Authority {
         Ok(authority)
     }
 
-    /// An authority that somebody else keeps. Whether it has expired shows when it signs.
+    /// Loads an authority that an operator provides. Signing fails if it has expired.
     pub fn load(cert_path: &Path, key_path: &Path) -> Result<Authority> {
         let missing = |path: &Path| Error::broken(path, "is missing", PROVIDE);
         let cert_pem = files::read(cert_path, PROVIDE)?.ok_or_else(|| missing(cert_path))?;
@@ -111,7 +111,7 @@ impl Authority {
         &self.der
     }
 
-    /// Whether this authority signed `leaf`.
+    /// True if this authority signed `leaf`.
     pub(crate) fn signed(&self, leaf: &X509Certificate<'_>) -> bool {
         match x509_parser::parse_x509_certificate(&self.der) {
             Ok((_, own)) => {

@@ -1,4 +1,4 @@
-//! The little of DER that a certificate is written in.
+//! An encoder for the subset of DER that certificates use.
 
 use std::time::SystemTime;
 
@@ -13,7 +13,7 @@ pub(crate) const OBJECT_IDENTIFIER: u8 = 0x06;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 const SEQUENCE: u8 = 0x30;
-/// Of what a type says by itself.
+/// The context-specific tag class.
 const CONTEXT: u8 = 0x80;
 const CONSTRUCTED: u8 = 0x20;
 
@@ -37,24 +37,24 @@ pub(crate) fn sequence(parts: &[&[u8]]) -> Vec<u8> {
     tagged(SEQUENCE, &parts.concat())
 }
 
-/// A value that its place gives a number.
+/// A primitive value with a context-specific tag.
 pub(crate) fn numbered(number: u8, content: &[u8]) -> Vec<u8> {
     tagged(CONTEXT | number, content)
 }
 
-/// Values around which their place puts a number.
+/// Constructed content with a context-specific tag.
 pub(crate) fn wrapped(number: u8, content: &[u8]) -> Vec<u8> {
     tagged(CONTEXT | CONSTRUCTED | number, content)
 }
 
-/// A number that is not negative.
+/// A non-negative integer, from big-endian bytes.
 pub(crate) fn integer(bytes: &[u8]) -> Vec<u8> {
     let significant = bytes.iter().position(|byte| *byte != 0).map_or(&[0][..], |first| &bytes[first..]);
     let sign: &[u8] = if significant[0] & 0x80 == 0 { &[] } else { &[0] };
     tagged(INTEGER, &[sign, significant].concat())
 }
 
-/// Bits by their number; none after the last that is set.
+/// A bit string with these bits set and no trailing zero bits.
 pub(crate) fn bits(set: &[u8]) -> Vec<u8> {
     let Some(last) = set.iter().max() else { return tagged(BIT_STRING, &[0]) };
     let mut content = vec![0; 2 + usize::from(last / 8)];
@@ -70,7 +70,7 @@ pub(crate) fn bit_string(bytes: &[u8]) -> Vec<u8> {
     tagged(BIT_STRING, &[&[0], bytes].concat())
 }
 
-/// A date as certificates write it: with two digits of the year for as long as that is clear.
+/// A date in a certificate: UTCTime with a two-digit year through 2049, GeneralizedTime after.
 pub(crate) fn time(at: SystemTime) -> Result<Vec<u8>> {
     let at = date(at)?;
     let rest = format!(

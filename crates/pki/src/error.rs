@@ -11,26 +11,26 @@ pub enum Error {
     File {
         /// `read`, `create`, `write`, ...
         operation: &'static str,
-        /// What was being touched.
+        /// The file or directory.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// A file is there but does not contain what its name promises.
+    /// A file exists but has the wrong content.
     #[error("{} {problem}; {remedy}", path.display())]
     Broken {
         /// The unusable file.
         path: PathBuf,
-        /// What is wrong with it, as a predicate: `is not a PEM certificate`.
+        /// The problem, as a predicate: `is not a PEM certificate`.
         problem: String,
-        /// What the operator should do.
+        /// The remedy for the operator.
         remedy: &'static str,
     },
     /// A key could not be made or a certificate could not be signed.
     #[error("cannot {operation}")]
     Crypto {
-        /// What was attempted.
+        /// The operation that failed.
         operation: &'static str,
         /// The library's reason.
         #[source]
@@ -48,11 +48,11 @@ pub enum Error {
     /// Text that is not a certificate signing request.
     #[error("{0}")]
     NotARequest(String),
-    /// An authority whose own certificate is over.
+    /// An authority whose own certificate has expired.
     #[error("the signer has expired: NotAfter={0}")]
     SignerExpired(String),
     /// The system gave no random numbers.
-    #[error("there are no random numbers to be had")]
+    #[error("cannot read random numbers from the system")]
     Random,
     /// A kubeconfig that cannot be used.
     #[error("unusable kubeconfig: {0}")]

@@ -13,7 +13,7 @@ use corten_base::files as own;
 
 use crate::{Error, Result};
 
-/// Who may read a file.
+/// The readers of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Mode 0600: keys and kubeconfigs.

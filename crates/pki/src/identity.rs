@@ -1,6 +1,6 @@
-//! Who a client certificate says its bearer is.
+//! The identity in a client certificate.
 //!
-//! Only reads names: whether the certificate may be believed is decided by the TLS layer before.
+//! Only reads names: the TLS layer has verified the certificate before.
 
 use std::time::{Duration, SystemTime};
 

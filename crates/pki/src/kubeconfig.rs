@@ -14,7 +14,7 @@ use serde::Deserialize;
 use crate::files::{self, Access};
 use crate::{Error, Result};
 
-/// What the entries of a kubeconfig are called.
+/// The names of a kubeconfig's entries.
 #[derive(Clone, Copy, Debug)]
 pub struct KubeconfigNames<'a> {
     /// The cluster's name.
@@ -31,7 +31,7 @@ impl Default for KubeconfigNames<'static> {
     }
 }
 
-/// How to reach a server and what to show to it.
+/// A server's address and the credentials for it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// `https://host:port`.
@@ -42,7 +42,7 @@ pub struct Credentials {
     pub cert_pem: String,
     /// The client's key.
     pub key_pem: String,
-    /// What the client shows instead of a certificate; it then has neither certificate nor key.
+    /// The bearer token. A client with one has neither certificate nor key.
     pub token: Option<String>,
 }
 
@@ -82,7 +82,7 @@ pub fn write_kubeconfig(path: &Path, credentials: &Credentials, names: Kubeconfi
     }
 }
 
-/// Reads what the current context of a kubeconfig says.
+/// Reads the server and the credentials of a kubeconfig's current context.
 pub fn parse_kubeconfig(text: &str) -> Result<Credentials> {
     let config: Config = serde_saphyr::from_str(text)
         .map_err(|error| Error::Kubeconfig(format!("it is not valid YAML of that kind: {error}")))?;
@@ -110,7 +110,7 @@ pub fn parse_kubeconfig(text: &str) -> Result<Credentials> {
     })
 }
 
-/// Who vouches for the one cluster of a kubeconfig that has nobody in it, as clusters tell it to everybody.
+/// The certificate authority of a kubeconfig with one cluster and no users, such as the one in `kube-public/cluster-info`.
 pub fn authority_in_kubeconfig(text: &str) -> Result<String> {
     let config: Clusters = serde_saphyr::from_str(text)
         .map_err(|error| Error::Kubeconfig(format!("it is not valid YAML of that kind: {error}")))?;
@@ -207,7 +207,7 @@ fn find<'a, T: Named>(entries: &'a [T], name: &str, what: &str) -> Result<&'a T>
         .ok_or_else(|| Error::Kubeconfig(format!("it has no {what} named {name:?}")))
 }
 
-/// What is given inline or, failing that, in a file.
+/// The inline value or, without one, the content of the file.
 fn material((data, file): (&Option<String>, &Option<String>), field: &str) -> Result<String> {
     match (data, file) {
         (None, Some(path)) => read(path),

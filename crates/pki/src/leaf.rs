@@ -1,6 +1,6 @@
-//! Certificates signed by an [`Authority`]: what the API server shows and what clients show to it.
+//! Leaf certificates signed by an [`Authority`]: serving and client certificates.
 //!
-//! A stored leaf is reused while it says exactly what is asked for, has the key beside it, was signed by the
+//! A stored leaf is reused while it matches the request exactly, has the key beside it, was signed by the
 //! authority in use and has a month left. Otherwise it is issued again, with a new key; the key is written
 //! first, so an interrupted write leaves a pair that does not match and is issued again at the next start.
 
@@ -25,12 +25,12 @@ const LIFETIME: Duration = Duration::from_secs(365 * 86_400);
 const RENEW_BEFORE: Duration = Duration::from_secs(30 * 86_400);
 const REISSUE: &str = "delete it and it will be issued again at the next start";
 
-/// What a certificate is for.
+/// The use of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeafUsage {
-    /// Shown by a server to its clients.
+    /// Presented by a server to its clients.
     Server,
-    /// Shown by a client: its common name is the user, its organization the group.
+    /// Presented by a client: its common name is the user, its organization the group.
     Client,
 }
 
@@ -41,7 +41,7 @@ pub struct LeafRequest {
     pub common_name: String,
     /// The subject's organization; for clients, the group.
     pub organization: Option<String>,
-    /// Names and addresses a server answers to; empty for clients.
+    /// The names and addresses of a server; empty for clients.
     pub sans: Sans,
     /// Server or client.
     pub usage: LeafUsage,
@@ -57,13 +57,13 @@ pub struct IssuedCert {
 }
 
 impl IssuedCert {
-    /// A certificate that nobody vouches for, for a server nobody has to recognize.
+    /// A self-signed certificate for localhost, for servers whose clients do not verify them.
     pub fn self_signed(common_name: &str, now: SystemTime) -> Result<IssuedCert> {
         let own = Sans::default().with_host("localhost")?.with_address(Ipv4Addr::LOCALHOST.into());
         IssuedCert::self_signed_for(common_name, &own, now)
     }
 
-    /// The same for a server of these names.
+    /// A self-signed certificate for a server with these names.
     pub fn self_signed_for(common_name: &str, sans: &Sans, now: SystemTime) -> Result<IssuedCert> {
         let key = authority::generate_key()?;
         let mut params = CertificateParams::default();
@@ -141,7 +141,7 @@ impl Authority {
                 .map_err(|_| Error::broken(&cert_path, "is not an X.509 certificate", REISSUE))?;
             if cert.public_key().raw == key.subject_public_key_info()
                 && self.signed(&cert)
-                && says(&der, &cert, request)
+                && matches_request(&der, &cert, request)
                 && in_force(&cert, now)?
             {
                 return Ok(IssuedCert { cert_pem, key_pem });
@@ -164,15 +164,15 @@ pub(crate) fn alternative_names(sans: &Sans) -> Result<Vec<SanType>> {
     Ok(all)
 }
 
-/// Whether the certificate is valid now and for a while to come.
+/// True if the certificate is valid now and for at least the renewal margin.
 fn in_force(cert: &X509Certificate<'_>, now: SystemTime) -> Result<bool> {
     let validity = cert.validity();
     Ok(validity.not_before.to_datetime() <= date(now)?
         && validity.not_after.to_datetime() > date(now + RENEW_BEFORE)?)
 }
 
-/// Whether the certificate has the subject, the names and the usage that are asked for.
-fn says(der: &[u8], cert: &X509Certificate<'_>, request: &LeafRequest) -> bool {
+/// True if the certificate has the requested subject, names and usage.
+fn matches_request(der: &[u8], cert: &X509Certificate<'_>, request: &LeafRequest) -> bool {
     let Ok(identity) = identity_of(der) else { return false };
     let usage = match cert.extended_key_usage() {
         Ok(Some(usage)) => usage.value,

@@ -12,8 +12,8 @@
 //! File names are kubeadm's, so an existing kubeadm `pki` directory can be used as it is. Keys made here are
 //! ECDSA P-256; existing RSA keys are accepted.
 
-mod anybody;
-mod asking;
+mod accept_any;
+
 mod authority;
 mod der;
 mod error;
@@ -27,9 +27,9 @@ mod request;
 mod sans;
 mod server;
 mod sign;
+mod signing_request;
 
-pub use anybody::Anybody;
-pub use asking::{Asked, ask};
+pub use accept_any::AcceptAnyCertificate;
 pub use authority::Authority;
 pub use error::{Error, Result};
 pub use identity::{CertIdentity, identity_of, public_key_of};
@@ -43,3 +43,4 @@ pub use request::{CertificateRequest, RequestedSubject, requested_subject};
 pub use sans::Sans;
 pub use server::ServerPki;
 pub use sign::SigningPolicy;
+pub use signing_request::{SigningRequest, signing_request};

@@ -1,4 +1,4 @@
-//! Certificates as text.
+//! Certificates in PEM.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -20,7 +20,7 @@ pub fn to_pem(certificate: &[u8]) -> String {
     let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
     let mut rest = text.as_str();
     while !rest.is_empty() {
-        // Base64 is ASCII, so that any place is between characters.
+        // Base64 is ASCII, so every byte index is a character boundary.
         let (line, after) = rest.split_at(rest.len().min(64));
         pem.push_str(line);
         pem.push('\n');

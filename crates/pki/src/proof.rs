@@ -1,4 +1,4 @@
-//! Keys for pods, each with the proof that whoever asks for a certificate has it.
+//! Keys for pods, each with a proof of possession for the certificate request.
 
 use std::str::FromStr;
 
@@ -33,7 +33,7 @@ impl FromStr for KeyKind {
     }
 }
 
-/// A key, and a request that says nothing but that somebody has it.
+/// A key, and a request without names that proves possession of it.
 pub struct Proof {
     /// Private, PKCS #8.
     pub key_pem: String,
@@ -41,7 +41,7 @@ pub struct Proof {
     pub request: Vec<u8>,
 }
 
-/// Makes a key and proves it.
+/// Generates a key and its proof of possession.
 pub fn prove(kind: KeyKind) -> Result<Proof> {
     let key = match kind {
         KeyKind::Rsa3072 => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_3072),

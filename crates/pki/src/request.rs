@@ -1,6 +1,6 @@
-//! Certificate signing requests: who asks to be certified, under which names.
+//! Certificate signing requests: the requested subject and names.
 //!
-//! Only reads them: whether a request may be granted is decided by whoever approves and signs it.
+//! Only reads them: approvers and signers decide about a request.
 
 use std::net::IpAddr;
 
@@ -60,7 +60,7 @@ impl CertificateRequest {
         Ok(request)
     }
 
-    /// Names of other kinds are nobody's concern, and are not certified.
+    /// Adds a name. Names of other types are ignored and never certified.
     fn add(&mut self, name: &GeneralName<'_>) {
         match name {
             GeneralName::DNSName(name) => self.dns_names.push((*name).to_owned()),

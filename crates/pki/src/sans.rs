@@ -16,7 +16,7 @@ pub struct Sans {
 }
 
 impl Sans {
-    /// What every API server answers to: the `kubernetes` service under all its names, `localhost`, both
+    /// The names of every API server: the `kubernetes` service under all its names, `localhost`, both
     /// loopback addresses, and `service_address` (the first address of the service range, `10.96.0.1`).
     pub fn apiserver(service_address: IpAddr) -> Sans {
         let names = [
@@ -52,7 +52,7 @@ impl Sans {
         Ok(self)
     }
 
-    /// Adds an address. `0.0.0.0` and `::` are left out: nobody connects to them.
+    /// Adds an address. `0.0.0.0` and `::` are left out: no client connects to them.
     pub fn with_address(mut self, address: IpAddr) -> Sans {
         if !address.is_unspecified() {
             self.addresses.insert(address.to_canonical());

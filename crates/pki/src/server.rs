@@ -3,10 +3,10 @@
 //! | file | what |
 //! |---|---|
 //! | `ca.crt` `ca.key` | signs everything below and every node's certificate |
-//! | `apiserver.crt` `.key` | what the API server shows |
+//! | `apiserver.crt` `.key` | the API server's serving certificate |
 //! | `admin.crt` `.key` | the administrator: user `system:admin`, group `system:masters` |
-//! | `apiserver-kubelet-client.crt` `.key` | what the API server shows to kubelets |
-//! | `front-proxy-ca.crt` `.key` | signs the proxies whose `X-Remote-*` headers are believed |
+//! | `apiserver-kubelet-client.crt` `.key` | the API server's client certificate for kubelets |
+//! | `front-proxy-ca.crt` `.key` | signs the proxies whose `X-Remote-*` headers are trusted |
 //! | `sa.key` `sa.pub` | signs and verifies service-account tokens (ES256) |
 
 use std::fmt;
@@ -42,7 +42,7 @@ pub struct ServerPki {
     pub admin_cert_pem: String,
     /// The administrator's key.
     pub admin_key_pem: String,
-    /// What the API server shows to kubelets.
+    /// The API server's client certificate for kubelets.
     pub kubelet_client: IssuedCert,
     /// The authority of front proxies; its certificates carry no identity of their own.
     pub front_proxy_authority: Authority,
@@ -86,7 +86,7 @@ impl ServerPki {
         })
     }
 
-    /// What the administrator's kubeconfig holds, for a server reachable at `server_url`.
+    /// The content of the administrator's kubeconfig, for a server at `server_url`.
     pub fn admin_credentials(&self, server_url: &str) -> Credentials {
         Credentials {
             server: server_url.to_owned(),
@@ -153,7 +153,7 @@ fn service_account_keys(dir: &Path) -> Result<(String, String)> {
     Ok((key_pem, public))
 }
 
-/// PEM writers differ in line endings only.
+/// A PEM text without whitespace, to compare texts that differ in line endings only.
 fn without_whitespace(pem: &str) -> String {
     pem.split_whitespace().collect()
 }

@@ -1,5 +1,5 @@
-//! Signs certificate requests of others: for the subject and the names they ask for, with the usages and the lifetime
-//! the signer says. Everything else a request asks for is left out.
+//! Signs certificate signing requests: for the requested subject and names, with the usages and the lifetime of the signing
+//! policy. Everything else in a request is ignored.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -15,7 +15,7 @@ use crate::{Authority, CertificateRequest, Error, Result, der, to_pem};
 /// A shorter lifetime counts from now, a longer one from when the certificate begins to be valid.
 const SHORT: Duration = Duration::from_secs(8 * 3600);
 
-/// What a key may be used for, as the API names it, and the number of its bit.
+/// Key usages: the API's name, and the number of the bit.
 const KEY_USAGES: [(&str, u8); 10] = [
     ("signing", 0),
     ("digital signature", 0),
@@ -29,7 +29,7 @@ const KEY_USAGES: [(&str, u8); 10] = [
     ("decipher only", 8),
 ];
 
-/// What a certificate may be used for, as the API names it, and its identifier; in the order they are written.
+/// Extended key usages: the API's name, and the object identifier; in the order they are encoded.
 const EXTENDED_KEY_USAGES: [(&str, &[u8]); 13] = [
     ("any", b"\x55\x1d\x25\x00"),
     ("server auth", b"\x2b\x06\x01\x05\x05\x07\x03\x01"),
@@ -52,11 +52,11 @@ const BASIC_CONSTRAINTS: &[u8] = b"\x55\x1d\x13";
 const AUTHORITY_KEY_IDENTIFIER: &[u8] = b"\x55\x1d\x23";
 const EXTENDED_KEY_USAGE: &[u8] = b"\x55\x1d\x25";
 
-/// What a certificate is good for, and for how long.
+/// The usages and the lifetime of certificates.
 #[derive(Debug, Clone, Copy)]
 pub struct SigningPolicy<'a> {
     pub lifetime: Duration,
-    /// In the words of the certificates API.
+    /// Usages, by their names in the certificates API.
     pub usages: &'a [&'a str],
 }
 
@@ -96,7 +96,7 @@ impl Authority {
         Ok(to_pem(&der::sequence(&[&body, algorithm, &der::bit_string(&signature)])))
     }
 
-    /// From when until when a certificate is valid: never longer than the authority's own.
+    /// The validity of a certificate: never beyond the authority's own.
     fn validity(&self, lifetime: Duration, now: SystemTime) -> Result<Vec<u8>> {
         let end = SystemTime::from(self.not_after);
         if end <= now {
@@ -108,7 +108,7 @@ impl Authority {
     }
 }
 
-/// How a signature by this algorithm is announced.
+/// The DER of the AlgorithmIdentifier.
 fn algorithm(algorithm: &SignatureAlgorithm) -> Result<&'static [u8]> {
     let known: [(&SignatureAlgorithm, &[u8]); 7] = [
         (&rcgen::PKCS_ECDSA_P256_SHA256, b"\x30\x0a\x06\x08\x2a\x86\x48\xce\x3d\x04\x03\x02"),

@@ -1,4 +1,4 @@
-//! Brings the kernel's tables up to date with what the API says: the one place where they are changed.
+//! Syncs the kernel's tables with the policies: the one place where they are changed.
 
 use std::io;
 
@@ -20,27 +20,27 @@ pub struct Enforcer {
 #[derive(Debug)]
 struct Family {
     ipv4: bool,
-    /// What the table is known to enforce; nothing is known of what an earlier process left.
+    /// The model that the table enforces; `None` for the unknown table of an earlier process.
     applied: Option<Model>,
 }
 
-/// What is to be enforced, of both families.
+/// The desired models of both families.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Wanted([Model; 2]);
 
 impl Enforcer {
-    /// Nothing is written yet: what an earlier process left goes on.
+    /// Writes nothing yet: the table of an earlier process stays in force.
     pub fn open(node: &str, namespace: &Namespace) -> io::Result<Enforcer> {
         let families = [true, false].map(|ipv4| Family { ipv4, applied: None });
         Ok(Enforcer { node: node.to_owned(), nftables: Nftables::open(namespace)?, families })
     }
 
-    /// What the API's objects ask of this node.
+    /// Computes the desired models of this node.
     pub fn wanted(&self, inputs: &Inputs) -> Wanted {
         Wanted([true, false].map(|ipv4| model(inputs, &self.node, ipv4)))
     }
 
-    /// Enforces it. What fails leaves everything as it was.
+    /// Writes the models to the kernel. A failure leaves the tables as they were.
     pub fn enforce(&mut self, wanted: Wanted) -> io::Result<()> {
         for (family, wanted) in self.families.iter_mut().zip(wanted.0) {
             family.enforce(wanted, &mut self.nftables)?;
@@ -48,7 +48,7 @@ impl Enforcer {
         Ok(())
     }
 
-    /// Leaves nothing behind.
+    /// Removes the tables.
     pub fn clean_up(&mut self) -> io::Result<()> {
         for family in &mut self.families {
             family.applied = None;
@@ -67,7 +67,7 @@ impl Family {
                 self.applied = Some(wanted);
                 return Ok(());
             }
-            // Somebody meddled, or the kernel still holds on to what is to go: all of it anew.
+            // Another program changed the table, or the kernel still uses a removed chain: the whole table is replaced.
             self.applied = None;
         }
         table::whole(&wanted, self.ipv4).commit(nftables)?;

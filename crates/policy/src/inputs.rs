@@ -1,7 +1,10 @@
-//! What the API says, as far as it concerns policies. A change that means nothing for them changes nothing here.
+//! The API objects as far as policies need them. A change that does not affect policies is no change here.
+//!
+//! A clone shares the objects of its original, so that a model is computed from a clone while changes are applied.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use corten_api::{Map, Str, Value, meta};
 use corten_client::{Change, Key};
@@ -9,20 +12,20 @@ use corten_client::{Change, Key};
 use crate::pod::Pod;
 use crate::policy::Policy;
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Inputs {
-    pub policies: BTreeMap<Key, Policy>,
-    /// The labels of each.
-    pub namespaces: HashMap<Str, Map>,
-    pub pods: BTreeMap<Key, Pod>,
-    /// Pods of this node that have an address before the API says so.
-    attached: HashMap<Key, Pod>,
+    pub policies: BTreeMap<Key, Arc<Policy>>,
+    /// The labels of each namespace.
+    pub namespaces: HashMap<Str, Arc<Map>>,
+    pub pods: BTreeMap<Key, Arc<Pod>>,
+    /// Pods of this node whose addresses are not in the API yet.
+    attached: HashMap<Key, Arc<Pod>>,
 }
 
 impl Inputs {
-    /// Takes in a change of a NetworkPolicy; whether it means anything.
+    /// Applies a change of a NetworkPolicy. Returns true if it affects policies.
     pub fn policy(&mut self, change: &Change) -> bool {
-        let new = tree(change).map(|tree| Policy::of(&tree));
+        let new = tree(change).map(|tree| Arc::new(Policy::of(&tree)));
         let key = &change.object().key;
         let differs = self.policies.get(key) != new.as_ref();
         match new {
@@ -32,9 +35,9 @@ impl Inputs {
         differs
     }
 
-    /// Takes in a change of a Namespace; whether it means anything.
+    /// Applies a change of a Namespace. Returns true if it affects policies.
     pub fn namespace(&mut self, change: &Change) -> bool {
-        let new = tree(change).map(|tree| meta::labels(&tree).cloned().unwrap_or_default());
+        let new = tree(change).map(|tree| Arc::new(meta::labels(&tree).cloned().unwrap_or_default()));
         let name = &change.object().key.name;
         let differs = self.namespaces.get(name) != new.as_ref();
         match new {
@@ -44,13 +47,13 @@ impl Inputs {
         differs && !self.policies.is_empty()
     }
 
-    /// Takes in a change of a Pod; whether it means anything.
+    /// Applies a change of a Pod. Returns true if it affects policies.
     pub fn pod(&mut self, change: &Change) -> bool {
         let key = &change.object().key;
-        let mut new = tree(change).and_then(|tree| Pod::of(&tree));
+        let mut new = tree(change).and_then(|tree| Pod::of(&tree)).map(Arc::new);
         match (&mut new, self.attached.get(key)) {
             (Some(pod), Some(attached)) if pod.addresses.is_empty() => {
-                pod.addresses.clone_from(&attached.addresses);
+                Arc::make_mut(pod).addresses.clone_from(&attached.addresses);
             }
             _ => drop(self.attached.remove(key)),
         }
@@ -62,16 +65,17 @@ impl Inputs {
         differs && !self.policies.is_empty()
     }
 
-    /// Takes in what a pod of this node was given before it begins; whether that means anything.
+    /// Adds a pod of this node that got its addresses and has not started yet. Returns true if it affects policies.
     pub fn attached(&mut self, key: &Key, labels: Map, node: &str, addresses: &[IpAddr]) -> bool {
         let attached = Pod { node: node.into(), labels, addresses: addresses.to_vec(), ports: Vec::new() };
+        let attached = Arc::new(attached);
         let pod = self.pods.entry(key.clone()).or_insert_with(|| attached.clone());
-        pod.addresses.clone_from(&attached.addresses);
+        Arc::make_mut(pod).addresses.clone_from(&attached.addresses);
         self.attached.insert(key.clone(), attached);
         self.policies.keys().any(|policy| policy.namespace == key.namespace)
     }
 
-    /// A pod of this node gave its addresses back. What the API says of it is left to the API.
+    /// Removes the addresses of a pod of this node that were not in the API. Those in the API stay until it changes.
     pub fn detached(&mut self, key: &Key) {
         if self.attached.remove(key).is_some() {
             self.pods.remove(key);
@@ -85,8 +89,6 @@ fn tree(change: &Change) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use corten_api::value;
     use corten_client::Object;
 
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_has_the_address_it_was_given_until_the_api_knows_it() {
+    fn an_attached_pod_has_its_address_before_the_api_does() {
         let mut inputs = Inputs::default();
         let policy = value!({"kind": "NetworkPolicy", "apiVersion": "networking.k8s.io/v1",
             "metadata": {"name": "p", "namespace": "n"}, "spec": {"podSelector": {}}});

@@ -1,14 +1,13 @@
-//! Network policies: who may reach whom. Each node enforces those that select pods of its own, for what it passes on to
-//! and from them.
+//! Network policies. Each node enforces those that select its own pods, for the packets that it forwards to and from them.
 //!
-//! What shall be is decided purely: `policy` and `pod` read objects, `model` says what they mean for one IP family, and
-//! `table` what has to change in the kernel. Only `enforcer` acts, and `run` tells it when.
+//! The desired state is computed purely: `policy` and `pod` parse objects, `model` computes the chains and sets of one IP
+//! family, and `table` the changes of the kernel's table. Only `enforcer` acts, and `run` calls it.
 //!
-//! *Invariants:* a change is one transaction, so that at no moment anything passes that neither the old nor the new
-//! policies let through. Rules stay when the process ends, and its successor replaces them in one transaction as well.
-//! What a pod exchanges with its own node is never judged, as upstream has it.
+//! *Invariants:* a change is one transaction, so no packet ever passes that neither the old nor the new policies allow. Rules
+//! stay when the process ends, and the next process replaces them in one transaction as well. Traffic between a pod and its
+//! own node is always allowed, as with upstream's plugins.
 //!
-//! Never in here: the pod network itself, and where Services lead.
+//! Never in here: the pod network itself, and Services.
 
 pub mod enforcer;
 pub mod inputs;

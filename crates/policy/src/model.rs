@@ -1,9 +1,9 @@
-//! What the policies mean for one node and one IP family: chains of clauses, and the sets they look at. Pure.
+//! The model of one node and one IP family: chains of clauses, and the sets they use. Pure.
 //!
-//! A connection is judged as it begins: first whether its source may send it, if that is an isolated pod of this node,
-//! then whether its destination may receive it, if that is one. A pod is isolated in a direction by the policies that
-//! select it for that direction; pods of the same policies share a chain, which asks each policy's chain in turn and
-//! drops what none allows.
+//! The first packet of a connection is checked: against the egress policies of its source, if that is an isolated pod of this
+//! node, then against the ingress policies of its destination, if that is one. A pod is isolated in a direction by the
+//! policies that select it for that direction; pods of the same policies share a chain, which jumps to each policy's chain in
+//! turn and drops packets that none allows.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -17,10 +17,10 @@ use crate::names;
 use crate::pod::{NamedPort, Pod};
 use crate::policy::{Allowed, Direction, Peer, Policy, Port, Ports};
 
-/// Everything that is in one family's table, beside what always is.
+/// The variable contents of one family's table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Model {
-    /// The isolated pods of this node: their addresses, and the chain that judges what they send or receive.
+    /// The isolated pods of this node: their addresses, and the chain that checks their packets.
     pub egress: BTreeMap<IpAddr, String>,
     pub ingress: BTreeMap<IpAddr, String>,
     pub chains: BTreeMap<String, Chain>,
@@ -28,14 +28,14 @@ pub struct Model {
     pub endpoints: BTreeMap<String, BTreeSet<Endpoint>>,
 }
 
-/// What is asked in turn of a connection, seen from one of its sides.
+/// A chain of clauses, for one direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chain {
     pub direction: Direction,
     pub clauses: Vec<Clause>,
 }
 
-/// Somewhere to connect to.
+/// The address, protocol and port of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Endpoint {
     pub address: IpAddr,
@@ -43,7 +43,7 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-/// If the other side is so and the port is so, then this is done.
+/// A verdict for connections that match a peer and a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clause {
     pub who: Who,
@@ -51,11 +51,11 @@ pub struct Clause {
     pub then: Then,
 }
 
-/// The other side of the connection.
+/// A match on the other side of the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Who {
-    Anybody,
-    /// Whose address is in a set.
+    Any,
+    /// Addresses in a set.
     In(String),
     Within {
         network: Cidr,
@@ -63,13 +63,13 @@ pub enum Who {
     },
 }
 
-/// The port that is connected to.
+/// A match on the destination port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum At {
     Any,
     AnyOf(Protocol),
     Numbers(Protocol, u16, u16),
-    /// Which is, with its address, in a set.
+    /// Ports in a set, with their addresses.
     In(String),
 }
 
@@ -83,12 +83,12 @@ pub enum Then {
     Drop,
 }
 
-/// How many networks may be excepted in one rule of the kernel, which takes 128 expressions.
-const MOST_EXCEPTIONS: usize = 16;
-/// How many pairs of ports and sides have clauses of their own.
-const MOST_PAIRS: usize = 64;
+/// The limit of exceptions in one rule of the kernel, which has at most 128 expressions.
+const MAX_EXCEPTIONS: usize = 16;
+/// The limit of pairs of ports and peers with a clause each.
+const MAX_PAIRS: usize = 64;
 
-/// What the policies mean for a node.
+/// Computes the model of a node.
 pub fn model(inputs: &Inputs, node: &str, ipv4: bool) -> Model {
     let mut model = Model::default();
     for direction in [Direction::Egress, Direction::Ingress] {
@@ -129,7 +129,7 @@ fn isolating(inputs: &Inputs, direction: Direction, key: &Key, pod: &Pod) -> Vec
 fn shared(direction: Direction, policies: &[Key]) -> Chain {
     let asked = policies.iter().map(|policy| Then::Ask(names::policy(direction, policy)));
     let all = asked.chain([Then::Drop]);
-    let clauses = all.map(|then| Clause { who: Who::Anybody, at: At::Any, then }).collect();
+    let clauses = all.map(|then| Clause { who: Who::Any, at: At::Any, then }).collect();
     Chain { direction, clauses }
 }
 
@@ -153,8 +153,8 @@ impl Writer<'_> {
             let named = self.named(&names::ports(&name, n), allowed);
             match self.direction {
                 Direction::Ingress => at.extend(named),
-                // The endpoint of a peer says already whose it is.
-                Direction::Egress => clauses.extend(named.map(|at| allow(Who::Anybody, at))),
+                // The endpoint includes the peer's address.
+                Direction::Egress => clauses.extend(named.map(|at| allow(Who::Any, at))),
             }
             if at.is_empty() {
                 continue;
@@ -171,11 +171,11 @@ impl Writer<'_> {
         self.model.chains.insert(name, Chain { direction: self.direction, clauses });
     }
 
-    /// What is done about one side. The kernel takes only so many conditions in a rule: many exceptions have a chain of
-    /// their own, which is left at the first that is met.
+    /// The clause for one peer. A rule of the kernel has a limited number of expressions: many exceptions have a chain of their
+    /// own, which returns at the first that matches.
     fn judged(&mut self, who: Who, policy: &str, place: (usize, usize)) -> (Who, Then) {
         match who {
-            Who::Within { network, except } if except.len() > MOST_EXCEPTIONS => {
+            Who::Within { network, except } if except.len() > MAX_EXCEPTIONS => {
                 let chain = names::exceptions(policy, place);
                 let within = |network| Who::Within { network, except: Vec::new() };
                 let excepted = except.into_iter().map(|except| Clause {
@@ -183,7 +183,7 @@ impl Writer<'_> {
                     at: At::Any,
                     then: Then::Leave,
                 });
-                let clauses = excepted.chain([allow(Who::Anybody, At::Any)]).collect();
+                let clauses = excepted.chain([allow(Who::Any, At::Any)]).collect();
                 self.add_chain(chain.clone(), clauses);
                 (within(network), Then::Ask(chain))
             }
@@ -191,10 +191,10 @@ impl Writer<'_> {
         }
     }
 
-    /// All sides at all ports: a clause for each pair if these are few, and else one for each port, which asks a chain
-    /// with one for each side. A policy may have tens of thousands of both.
+    /// All peers at all ports: a clause for each pair if these are few, and else one for each port, which jumps to a chain with
+    /// one for each peer. A policy may have tens of thousands of both.
     fn each_at_each(&mut self, at: Vec<At>, who: Vec<(Who, Then)>, sides: &str) -> Vec<Clause> {
-        if at.len().saturating_mul(who.len()) <= MOST_PAIRS {
+        if at.len().saturating_mul(who.len()) <= MAX_PAIRS {
             let pair = |at: &At| {
                 let at = at.clone();
                 who.clone().into_iter().map(move |(who, then)| Clause { who, at: at.clone(), then })
@@ -203,12 +203,12 @@ impl Writer<'_> {
         }
         let all = who.into_iter().map(|(who, then)| Clause { who, at: At::Any, then }).collect();
         self.add_chain(sides.to_owned(), all);
-        at.into_iter().map(|at| Clause { who: Who::Anybody, at, then: Then::Ask(sides.to_owned()) }).collect()
+        at.into_iter().map(|at| Clause { who: Who::Any, at, then: Then::Ask(sides.to_owned()) }).collect()
     }
 
-    /// Who is on the other side: pods in one set, and blocks of addresses.
+    /// The matches of a rule's peers: pods in one set, and address blocks.
     fn who(&mut self, set: &str, allowed: &Allowed) -> Vec<Who> {
-        let Some(peers) = &allowed.peers else { return vec![Who::Anybody] };
+        let Some(peers) = &allowed.peers else { return vec![Who::Any] };
         let pods = self.pods(peers);
         let addresses = pods.iter().flat_map(|(_, pod)| &pod.addresses).copied();
         let addresses: BTreeSet<IpAddr> =
@@ -232,7 +232,7 @@ impl Writer<'_> {
         ports.iter().filter_map(number).collect()
     }
 
-    /// Ports that have names are in one set.
+    /// The match of a rule's named ports, which are in one set.
     fn named(&mut self, set: &str, allowed: &Allowed) -> Option<At> {
         let ports = allowed.ports.as_ref()?;
         if !ports.iter().any(|port| matches!(port.ports, Ports::Named(_))) {
@@ -243,18 +243,18 @@ impl Writer<'_> {
         Some(At::In(set.to_owned()))
     }
 
-    /// What pods have under the names: those that are connected to.
+    /// The ports that destination pods have under the names.
     fn endpoints(&self, allowed: &Allowed, ports: &[Port]) -> BTreeSet<Endpoint> {
         let pods: Vec<(&Key, &Pod)> = match (self.direction, &allowed.peers) {
             (Direction::Egress, Some(peers)) => self.pods(peers),
-            (Direction::Egress, None) => self.inputs.pods.iter().collect(),
+            (Direction::Egress, None) => self.all_pods().collect(),
             (Direction::Ingress, _) => {
                 let selected = |key: &Key, pod: &Pod| {
                     key.namespace == self.key.namespace
                         && pod.node == self.node
                         && self.policy.pods.matches(&pod.labels)
                 };
-                self.inputs.pods.iter().filter(|(key, pod)| selected(key, pod)).collect()
+                self.all_pods().filter(|(key, pod)| selected(key, pod)).collect()
             }
         };
         let named = |port| match port {
@@ -278,7 +278,11 @@ impl Writer<'_> {
 
     fn pods(&self, peers: &[Peer]) -> Vec<(&Key, &Pod)> {
         let is_peer = |key: &Key, pod: &Pod| peers.iter().any(|peer| self.is(peer, key, pod));
-        self.inputs.pods.iter().filter(|(key, pod)| is_peer(key, pod)).collect()
+        self.all_pods().filter(|(key, pod)| is_peer(key, pod)).collect()
+    }
+
+    fn all_pods(&self) -> impl Iterator<Item = (&Key, &Pod)> {
+        self.inputs.pods.iter().map(|(key, pod)| (key, &**pod))
     }
 
     fn is(&self, peer: &Peer, key: &Key, pod: &Pod) -> bool {
@@ -308,7 +312,7 @@ fn number(port: &Port) -> Option<At> {
 impl fmt::Display for Clause {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.who {
-            Who::Anybody => {}
+            Who::Any => {}
             Who::In(set) => write!(out, "@{set} ")?,
             Who::Within { network, except } if except.is_empty() => write!(out, "{network} ")?,
             Who::Within { network, except } => {

@@ -1,4 +1,4 @@
-//! What chains and sets are called: as people know the policies.
+//! The names of chains and sets, made from the names of policies.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -6,43 +6,43 @@ use corten_client::Key;
 
 use crate::policy::Direction;
 
-/// Shorter than the kernel's limit by the longest thing that is put before or after it.
+/// The limit of a name: the kernel's, less the longest prefix and suffix.
 const LONGEST: usize = 180;
 
-/// The chain that holds what one policy allows.
+/// The chain of one policy, with what it allows.
 pub(crate) fn policy(direction: Direction, policy: &Key) -> String {
-    format!("{direction}-{}", cut(&format!("{}/{}", policy.namespace, policy.name)))
+    format!("{direction}-{}", truncate(&format!("{}/{}", policy.namespace, policy.name)))
 }
 
 /// The chain of the pods that all of these policies isolate.
 pub(crate) fn isolated(direction: Direction, policies: &[Key]) -> String {
     let all: Vec<String> =
         policies.iter().map(|policy| format!("{}/{}", policy.namespace, policy.name)).collect();
-    format!("isolated-{direction}-{}", cut(&all.join(",")))
+    format!("isolated-{direction}-{}", truncate(&all.join(",")))
 }
 
-/// The addresses that one rule of a policy lets through.
+/// The set of addresses that one rule of a policy allows.
 pub(crate) fn peers(chain: &str, rule: usize) -> String {
     format!("peers-{rule}-{chain}")
 }
 
-/// The ports of pods that one rule of a policy means by a name.
+/// The set of ports that one rule of a policy names.
 pub(crate) fn ports(chain: &str, rule: usize) -> String {
     format!("ports-{rule}-{chain}")
 }
 
-/// The chain of the sides that one rule of a policy lets through.
+/// The chain of the peers that one rule of a policy allows.
 pub(crate) fn sides(chain: &str, rule: usize) -> String {
     format!("sides-{rule}-{chain}")
 }
 
-/// The chain of what is excepted from one of these sides.
+/// The chain of the exceptions of one of these peers.
 pub(crate) fn exceptions(chain: &str, (rule, side): (usize, usize)) -> String {
     format!("except-{rule}-{side}-{chain}")
 }
 
-/// A long name is cut; the hash keeps those apart that begin alike.
-fn cut(name: &str) -> String {
+/// Truncates a long name; a hash keeps names with the same beginning distinct.
+fn truncate(name: &str) -> String {
     if name.len() <= LONGEST {
         return name.to_owned();
     }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_names_are_cut_and_stay_apart() {
+    fn long_names_are_truncated_and_distinct() {
         let key = |end: &str| Key::new("n".repeat(63), format!("{}{end}", "p".repeat(250)));
         let (a, b) = (policy(Direction::Ingress, &key("a")), policy(Direction::Ingress, &key("b")));
         assert_ne!(a, b);

@@ -1,4 +1,4 @@
-//! A pod as far as policies look at it.
+//! Pods as far as policies need them.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ pub struct Pod {
     pub node: Str,
     pub labels: Map,
     pub addresses: Vec<IpAddr>,
-    /// The ports that have a name.
+    /// The named ports.
     pub ports: Vec<NamedPort>,
 }
 
@@ -24,8 +24,8 @@ pub struct NamedPort {
 }
 
 impl Pod {
-    /// Reads an object. One that has the node's own address is not told apart from the node, and one that has ended has
-    /// no address any more: both are nobody here.
+    /// Parses a pod; `None` for pods in the node's network, which cannot be distinguished from the node, and for terminated
+    /// pods, which have no address any more.
     pub fn of(object: &Value) -> Option<Pod> {
         let ended = matches!(object.str_at(&["status", "phase"]), Some("Succeeded" | "Failed"));
         if ended || object.bool_at(&["spec", "hostNetwork"]) == Some(true) {
@@ -50,7 +50,7 @@ fn addresses(object: &Value) -> Vec<IpAddr> {
     }
 }
 
-/// Of the containers, and of the sidecars among the init containers.
+/// The named ports of containers and of sidecars.
 fn ports(object: &Value) -> Vec<NamedPort> {
     let init = object.items_at(&["spec", "initContainers"]).iter();
     let sidecars = init.filter(|container| container.str_at(&["restartPolicy"]) == Some("Always"));
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pods_that_have_ended_or_are_the_nodes_are_nobody() {
+    fn terminated_pods_and_pods_in_the_nodes_network_are_ignored() {
         let of = |spec: Value, status: Value| Pod::of(&value!({"spec": (spec), "status": (status)}));
         assert_eq!(of(value!({"hostNetwork": true}), value!({"podIP": "10.0.0.1"})), None);
         assert_eq!(of(value!({}), value!({"phase": "Succeeded", "podIP": "10.0.0.1"})), None);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn only_ports_with_names_count_and_those_of_sidecars_do() {
+    fn named_ports_are_those_of_containers_and_sidecars() {
         let pod = value!({"spec": {
             "containers": [{"ports": [{"containerPort": 80, "name": "web"}, {"containerPort": 81}]}],
             "initContainers": [

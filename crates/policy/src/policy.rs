@@ -1,4 +1,4 @@
-//! A NetworkPolicy as it is meant: whom it selects, and whom it lets through.
+//! NetworkPolicies: the pods they select, and the traffic they allow.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use corten_api::selector::LabelSelector;
 use corten_api::{Str, Value};
 use corten_net::{Cidr, Protocol};
 
-/// Of the connection, as the selected pod sees it.
+/// The direction of a connection, as the selected pod sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     Ingress,
@@ -25,15 +25,15 @@ impl fmt::Display for Direction {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     pub pods: LabelSelector,
-    /// `None` if it says nothing of this direction; none in it lets nobody through.
+    /// `None` if the policy does not apply to this direction; an empty list allows nothing.
     pub ingress: Option<Vec<Allowed>>,
     pub egress: Option<Vec<Allowed>>,
 }
 
-/// What one rule lets through: any of the peers at any of the ports.
+/// The traffic that one rule allows: any of the peers at any of the ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allowed {
-    /// `None` is everybody.
+    /// `None` is every peer.
     pub peers: Option<Vec<Peer>>,
     /// `None` is every port of every protocol.
     pub ports: Option<Vec<Port>>,
@@ -41,7 +41,7 @@ pub struct Allowed {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Peer {
-    /// Pods, of the policy's own namespace unless namespaces are selected.
+    /// Pods of the selected namespaces, or of the policy's own.
     Pods {
         pods: LabelSelector,
         namespaces: Option<LabelSelector>,
@@ -62,12 +62,12 @@ pub struct Port {
 pub enum Ports {
     Any,
     Numbers(u16, u16),
-    /// Whatever number a pod has under this name.
+    /// The port that a pod has under this name.
     Named(Str),
 }
 
 impl Policy {
-    /// Reads an object. What cannot be understood lets nothing through.
+    /// Parses an object. Invalid parts allow nothing.
     pub fn of(object: &Value) -> Policy {
         let none = Value::Null;
         let spec = object.get("spec").unwrap_or(&none);
@@ -134,7 +134,7 @@ fn port(port: &Value) -> Option<Port> {
     Some(Port { protocol, ports })
 }
 
-/// `None` for one that is none.
+/// Parses a protocol; `None` for unknown ones.
 pub(crate) fn protocol(name: Option<&str>) -> Option<Protocol> {
     match name.unwrap_or("TCP") {
         "" | "TCP" => Some(Protocol::Tcp),
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_is_of_the_directions_it_says_or_means() {
+    fn a_policy_has_its_declared_or_implied_directions() {
         let of = |spec: Value| {
             let policy = Policy::of(&value!({"spec": (spec)}));
             (policy.ingress.is_some(), policy.egress.is_some())
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_is_everybody_and_no_rule_is_nobody() {
+    fn empty_peers_allow_all_and_no_rules_allow_nothing() {
         let policy =
             Policy::of(&value!({"spec": {"podSelector": {}, "ingress": [{"from": [], "ports": []}]}}));
         assert_eq!(policy.ingress, Some(vec![Allowed { peers: None, ports: None }]));
@@ -176,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_lets_nobody_through() {
+    fn invalid_parts_allow_nothing() {
         let rule = value!({"from": [{"ipBlock": {"cidr": "everywhere"}}, {}], "ports": [{"protocol": "X"}]});
         let allowed = allowed(&rule, "from");
         assert_eq!(allowed, Allowed { peers: Some(Vec::new()), ports: Some(Vec::new()) });
     }
 
     #[test]
-    fn ports_are_any_a_number_a_range_or_a_name() {
+    fn ports_are_all_a_number_a_range_or_a_name() {
         let read = |object: Value| port(&object).map(|port| (port.protocol, port.ports));
         assert_eq!(read(value!({"protocol": "UDP"})), Some((Protocol::Udp, Ports::Any)));
         assert_eq!(read(value!({"port": 80})), Some((Protocol::Tcp, Ports::Numbers(80, 80))));

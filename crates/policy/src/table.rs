@@ -1,4 +1,4 @@
-//! The table that enforces a model, and what has to change in it. Pure: these are transactions, not yet carried out.
+//! The table that enforces a model, and its changes. Pure: it makes transactions and does not execute them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -13,15 +13,15 @@ use crate::policy::Direction;
 pub const TABLE: &str = "corten-policy";
 
 const FILTER: i32 = 0;
-/// The chain that the kernel calls.
+/// The base chain.
 const PASSING: &str = "passing";
-/// Pods that are isolated, with the chains that judge them; chains of the same names ask these.
+/// The map of isolated pods to their chains; a chain of the same name looks it up.
 const EGRESS: &str = "egress";
 const INGRESS: &str = "ingress";
-/// A pod and itself.
+/// The set of pods paired with themselves.
 const ITSELF: &str = "itself";
 
-/// The whole table, whatever was there.
+/// Replaces the whole table.
 pub fn whole(model: &Model, ipv4: bool) -> Transaction {
     let mut writer = Writer::new(Transaction::replacing_in(family(ipv4), TABLE), ipv4);
     writer.frame();
@@ -29,7 +29,7 @@ pub fn whole(model: &Model, ipv4: bool) -> Transaction {
     writer.transaction
 }
 
-/// What makes one model's table the other's.
+/// Changes the table of one model to that of another.
 pub fn change(old: &Model, new: &Model, ipv4: bool) -> Transaction {
     let mut writer = Writer::new(Transaction::changing(family(ipv4), TABLE), ipv4);
     writer.change(old, new);
@@ -43,7 +43,7 @@ pub(crate) fn family(ipv4: bool) -> Family {
 struct Writer {
     transaction: Transaction,
     ipv4: bool,
-    /// Tells the sets of the transaction apart.
+    /// The last ID of a set in the transaction.
     sets: u32,
 }
 
@@ -52,7 +52,7 @@ impl Writer {
         Writer { transaction, ipv4, sets: 0 }
     }
 
-    /// What is always there: a connection that begins is judged as its source's, then as its destination's.
+    /// Adds the fixed chains: new connections are checked by their source's chain, then by their destination's.
     fn frame(&mut self) {
         let address = self.address();
         self.set(EGRESS, &[address], MapsTo::Verdict);
@@ -75,7 +75,7 @@ impl Writer {
         }
     }
 
-    /// First comes what others need, last goes what nobody needs any more.
+    /// Adds new elements before those that refer to them, and removes unused ones last.
     fn change(&mut self, old: &Model, new: &Model) {
         self.add_sets(old, new);
         for chain in new.chains.keys().filter(|chain| !old.chains.contains_key(*chain)) {
@@ -137,7 +137,7 @@ impl Writer {
         self.transaction.add_elements(set, &come);
     }
 
-    /// Who is judged by which chain.
+    /// Changes the map of pods to chains.
     fn judge(&mut self, map: &str, old: &BTreeMap<IpAddr, String>, new: &BTreeMap<IpAddr, String>) {
         let key = |address: &IpAddr| Key::new().address(*address);
         let gone = old.iter().filter(|(address, chain)| new.get(*address) != Some(*chain));
@@ -150,7 +150,7 @@ impl Writer {
         self.transaction.add_elements(map, &come);
     }
 
-    /// Nobody can keep a pod from itself.
+    /// Allows traffic of pods to themselves, whatever the policies are.
     fn itself(&mut self, old: &Model, new: &Model) {
         let isolated = |model: &Model| -> BTreeSet<IpAddr> {
             model.egress.keys().chain(model.ingress.keys()).copied().collect()
@@ -165,7 +165,7 @@ impl Writer {
             (Then::Ask(chain), _) => rule.jump(chain),
             (Then::Leave, _) => rule.back(),
             (Then::Drop, _) => rule.drop(),
-            // What may leave its source must still be let in by its destination.
+            // Traffic that egress policies allow is still subject to ingress policies.
             (Then::Allow, Direction::Egress) => rule.goto(INGRESS),
             (Then::Allow, Direction::Ingress) => rule.accept(),
         };
@@ -178,7 +178,7 @@ impl Writer {
             Direction::Egress => (Field::Destination, false),
         };
         match who {
-            Who::Anybody => rule,
+            Who::Any => rule,
             Who::In(set) => rule.in_set(&[field], set),
             Who::Within { network, except } => {
                 let within = if is_ingress { rule.from_network(*network) } else { rule.to_network(*network) };

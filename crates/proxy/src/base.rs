@@ -1,36 +1,36 @@
-//! What rules follow from, besides Services and their endpoints.
+//! The inputs of rules besides Services and endpoints.
 
 use std::net::IpAddr;
 
 use corten_net::Cidr;
 
-/// The same for all Services, for one IP family.
+/// The settings of one IP family, which hold for all Services.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Base {
     pub ipv4: bool,
-    /// The bit of a packet's mark that asks for masquerading.
+    /// The bit of a packet's mark that requests masquerading.
     pub masquerade_mark: u32,
     pub masquerade_all: bool,
     pub local_pods: LocalPods,
-    /// Where the addresses of Services come from.
+    /// The Service CIDRs.
     pub service_cidrs: Vec<Cidr>,
-    /// Where node ports are open; `None` is at every address of the node.
+    /// The addresses where node ports are open; `None` is every address of the node.
     pub node_port_addresses: Option<Vec<IpAddr>>,
-    /// Whether node ports are open at loopback addresses, where the back end can do that.
+    /// True if node ports are open at loopback addresses, where the backend supports that.
     pub localhost_node_ports: bool,
     /// This node's own address.
     pub node: Option<IpAddr>,
 }
 
-/// How packets of this node's pods are known.
+/// The detection of packets of this node's pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LocalPods {
-    /// They are not.
+    /// Not detected.
     Unknown,
-    /// By where they come from.
+    /// By source address.
     Within(Cidr),
-    /// By the link they come through.
+    /// By the interface they come in through.
     Bridge(String),
-    /// By the beginning of the name of the link they come through.
+    /// By the prefix of that interface's name.
     Prefix(String),
 }

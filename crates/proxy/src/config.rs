@@ -1,7 +1,7 @@
-//! What a proxy is told: `KubeProxyConfiguration` v1alpha1, with upstream's defaults for what is not said.
+//! The proxy's configuration: `KubeProxyConfiguration` v1alpha1, with upstream's defaults.
 //!
-//! Two defaults are ours: the mode is nftables, where upstream announces it; and since a change costs little in it,
-//! changes are not held back for a second there.
+//! Two defaults are ours: the mode is nftables, as upstream plans; and since a sync costs little in it, its minSyncPeriod is
+//! not a second.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use corten_net::Cidr;
 const API_VERSION: &str = "kubeproxy.config.k8s.io/v1alpha1";
 const HEALTHZ_PORT: u16 = 10256;
 const METRICS_PORT: u16 = 10249;
-/// So many changes as come at once are written at once.
-const TOGETHER: Duration = Duration::from_millis(10);
+/// Changes within this time are written in one sync.
+const BATCHING: Duration = Duration::from_millis(10);
 
-/// Why a configuration cannot be used.
+/// An invalid configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     #[error(
@@ -42,7 +42,7 @@ impl Mode {
     }
 }
 
-/// How packets of this node's pods are known.
+/// The detection of packets of this node's pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DetectLocal {
     None,
@@ -61,18 +61,18 @@ pub struct Config {
     pub masquerade_bit: u8,
     pub detect_local: DetectLocal,
     pub node_port_addresses: Vec<Cidr>,
-    /// Node ports are open at the addresses of the Node alone.
+    /// True if node ports are open only at the addresses of the Node object.
     pub node_port_primary: bool,
     pub localhost_node_ports: bool,
     pub min_sync_period: Duration,
     pub sync_period: Duration,
-    /// Where health is served; nowhere if `None`.
+    /// The address of the health endpoint; `None` disables it.
     pub healthz: Option<SocketAddr>,
     pub metrics: Option<SocketAddr>,
     pub conntrack: Conntrack,
 }
 
-/// How the kernel shall keep track of connections; nothing is changed where nothing is said.
+/// The sysctls of connection tracking; zero leaves the kernel's value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Conntrack {
     pub max_per_core: u32,
@@ -96,7 +96,7 @@ impl Default for Config {
             node_port_addresses: Vec::new(),
             node_port_primary: false,
             localhost_node_ports: true,
-            min_sync_period: TOGETHER,
+            min_sync_period: BATCHING,
             sync_period: Duration::from_secs(30),
             healthz: Some(SocketAddr::from(([0, 0, 0, 0], HEALTHZ_PORT))),
             metrics: Some(SocketAddr::from(([127, 0, 0, 1], METRICS_PORT))),
@@ -112,14 +112,15 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The same in another mode, with that mode's own pace.
+    /// The configuration with another mode and that mode's minSyncPeriod.
     #[must_use]
     pub fn in_mode(self, mode: Mode) -> Config {
-        let min_sync_period = if self.mode == mode { self.min_sync_period } else { pace(mode) };
+        let min_sync_period =
+            if self.mode == mode { self.min_sync_period } else { default_min_sync_period(mode) };
         Config { mode, min_sync_period, ..self }
     }
 
-    /// Reads a configuration.
+    /// Parses and validates a configuration.
     pub fn of(config: &Value) -> Result<Config, ConfigError> {
         let (kind, api_version) = (meta::kind(config), meta::api_version(config));
         if kind != "KubeProxyConfiguration" || api_version != API_VERSION {
@@ -144,7 +145,8 @@ impl Config {
             node_port_addresses: if node_port_primary { Vec::new() } else { node_ports(ports)? },
             node_port_primary,
             localhost_node_ports: config.bool_at(&["iptables", "localhostNodePorts"]).unwrap_or(true),
-            min_sync_period: duration(config, &[section, "minSyncPeriod"])?.unwrap_or(pace(mode)),
+            min_sync_period: duration(config, &[section, "minSyncPeriod"])?
+                .unwrap_or(default_min_sync_period(mode)),
             sync_period: duration(config, &[section, "syncPeriod"])?.unwrap_or(defaults.sync_period),
             healthz: address(config, "healthzBindAddress", HEALTHZ_PORT, (ipv6, false))?,
             metrics: address(config, "metricsBindAddress", METRICS_PORT, (ipv6, true))?,
@@ -153,10 +155,10 @@ impl Config {
     }
 }
 
-/// How long changes are held back at least.
-fn pace(mode: Mode) -> Duration {
+/// The default minSyncPeriod of a mode.
+fn default_min_sync_period(mode: Mode) -> Duration {
     match mode {
-        Mode::Nftables => TOGETHER,
+        Mode::Nftables => BATCHING,
         Mode::Iptables => Duration::from_secs(1),
     }
 }
@@ -194,7 +196,7 @@ fn detect_local(config: &Value) -> Result<DetectLocal, ConfigError> {
     }
 }
 
-/// The name of a link, or its beginning.
+/// The name or the name prefix of a link.
 fn named(name: String, field: &str) -> Result<String, ConfigError> {
     if (1..=15).contains(&name.len()) {
         Ok(name)
@@ -207,7 +209,7 @@ fn node_ports(ports: &[Value]) -> Result<Vec<Cidr>, ConfigError> {
     cidrs("nodePortAddresses", ports.iter().filter_map(Value::as_str))
 }
 
-/// Networks in a list.
+/// Parses a list of CIDRs.
 pub fn cidrs<'a>(field: &str, texts: impl Iterator<Item = &'a str>) -> Result<Vec<Cidr>, ConfigError> {
     let parse = |text: &str| {
         let cidr: Option<Cidr> = text.trim().parse().ok();
@@ -218,7 +220,7 @@ pub fn cidrs<'a>(field: &str, texts: impl Iterator<Item = &'a str>) -> Result<Ve
     texts.map(parse).collect()
 }
 
-/// A duration of nothing is as good as none.
+/// Parses a duration. Zero counts as absent.
 fn duration(config: &Value, path: &[&str]) -> Result<Option<Duration>, ConfigError> {
     let Some(text) = config.str_at(path) else { return Ok(None) };
     let lasting = time::go_duration(text).ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -226,7 +228,7 @@ fn duration(config: &Value, path: &[&str]) -> Result<Option<Duration>, ConfigErr
     Ok((lasting > Duration::ZERO).then_some(lasting))
 }
 
-/// Whether the address is of IPv6, and whether it is for this machine alone.
+/// A default address: true for IPv6, and true for loopback.
 type Default4or6 = (bool, bool);
 
 fn address(
@@ -249,7 +251,7 @@ fn address(
     Ok(Some(address).filter(|address| address.port() != 0))
 }
 
-/// An address, with a port or without.
+/// Parses an address, with or without a port.
 pub fn parse_address(text: &str, port: u16) -> Option<SocketAddr> {
     text.parse().ok().or_else(|| Some(SocketAddr::new(text.trim_matches(['[', ']']).parse().ok()?, port)))
 }

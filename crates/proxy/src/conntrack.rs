@@ -1,7 +1,7 @@
-//! Which flows of datagrams lead where nobody serves any more.
+//! Finds stale UDP flows: those that lead to an endpoint that no longer serves.
 //!
-//! TCP notices by itself. With UDP the kernel keeps sending to where a flow once went, for as long as anybody sends; so
-//! what no longer leads to a serving endpoint has to be forgotten.
+//! TCP clients notice by themselves. With UDP the kernel keeps translating a flow to its first endpoint for as long as the
+//! client sends, so the conntrack entries of stale flows have to be deleted.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use corten_net::conntrack::Flow;
 
 use crate::route::Routed;
 
-/// Where packets may go that were sent to an address, or to a port of the node.
+/// The endpoints of Services by frontend: an address and port, or a node port.
 #[derive(Debug, Default)]
 pub struct Frontends {
     addresses: HashMap<SocketAddr, HashSet<SocketAddr>>,
@@ -19,7 +19,7 @@ pub struct Frontends {
 }
 
 impl Frontends {
-    /// Those of some Services' ports.
+    /// The frontends of some Services' ports.
     pub fn of<'a>(ports: impl IntoIterator<Item = &'a Routed>) -> Frontends {
         let mut frontends = Frontends::default();
         let datagrams = ports.into_iter().filter(|routed| routed.port.name.protocol == Protocol::Udp);
@@ -30,8 +30,8 @@ impl Frontends {
             for address in addresses {
                 frontends.addresses.insert(SocketAddr::new(*address, port.port), serving());
             }
-            // A node port is known by its number alone: without endpoints, everybody's flows to that number on any
-            // machine would be forgotten.
+            // A node port is matched by its number alone: without endpoints, all flows to that number on any machine would
+            // count as stale.
             if let Some(node_port) = port.node_port.filter(|_| !routed.serving.is_empty()) {
                 frontends.node_ports.insert(node_port, serving());
             }

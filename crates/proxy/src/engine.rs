@@ -1,4 +1,4 @@
-//! Brings the rules of all families up to date with what the API says: the one place where rules are changed.
+//! Syncs the rules of all IP families with the inputs: the one place where rules are changed.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,12 +12,11 @@ use corten_net::namespace::Namespace;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, RuleCount};
 use crate::base::{Base, LocalPods};
 use crate::config::{Config, DetectLocal, Mode};
 use crate::conntrack::Frontends;
 use crate::inputs::Inputs;
-use crate::iptables::kept::Count;
 use crate::node_ports::NodePortAddresses;
 use crate::route::Routed;
 use crate::{iptables, nftables};
@@ -34,31 +33,31 @@ struct Family {
     ipv4: bool,
     backend: Box<dyn Backend>,
     conntrack: Conntrack,
-    /// Of each Service, how many ports have nobody on this node although they should.
+    /// For each Service, the ports with a Local traffic policy and no local endpoints: internal and external.
     without_local: HashMap<Key, (usize, usize)>,
 }
 
-/// What came of it in one IP family.
+/// The result of a sync in one IP family.
 #[derive(Debug)]
 pub struct Synced {
     pub ipv4: bool,
-    /// Everything was written, rather than what changed.
+    /// True if all rules were written, rather than the changed ones.
     pub was_full: bool,
     pub took: Duration,
     pub failed: bool,
-    /// How many flows were forgotten, and how long it took, if any could have to be.
-    pub forgotten: Option<(usize, Duration)>,
-    /// How many ports stay on the node and have nobody there: for traffic from within the cluster, and from outside.
+    /// The number of deleted conntrack flows, and the time it took; `None` without candidates.
+    pub flows_deleted: Option<(usize, Duration)>,
+    /// The number of ports with a Local traffic policy and no local endpoints: internal and external.
     pub without_local: (usize, usize),
-    /// At which ports load balancers ask for the Services that changed, and how many endpoints are ready here.
+    /// The health check node ports of changed Services, and their ready endpoints on this node.
     pub checks: Vec<(Key, Option<(u16, usize)>)>,
-    /// Where node ports are open; `None` is everywhere.
+    /// The addresses where node ports are open; `None` is all.
     pub node_port_addresses: Option<Vec<IpAddr>>,
-    /// How many rules of iptables there are, where that is what they are.
-    pub count: Option<Count>,
+    /// The rules by table, where the backend counts them.
+    pub rule_counts: Vec<RuleCount>,
 }
 
-/// What came of it in all, and when the changes began that it was about.
+/// The result of a sync in all IP families, with the trigger times of the changes in it.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub families: Vec<Synced>,
@@ -71,23 +70,23 @@ impl Outcome {
     }
 }
 
-/// What is to be so in one family.
-struct Observed {
+/// The desired state of one family.
+struct Desired {
     base: Base,
     services: Vec<(Key, Vec<Routed>)>,
     checks: Vec<(Key, Option<(u16, usize)>)>,
 }
 
 impl Engine {
-    /// Nothing is written yet: what an earlier process left goes on. A machine that knows one IP family only will do.
+    /// Opens the backends and writes nothing yet: the rules of an earlier process keep working. One IP family is enough.
     pub fn open(config: Config, namespace: Namespace) -> io::Result<Engine> {
         let (mut families, mut refusal) = (Vec::new(), None);
         for ipv4 in [true, false] {
             match Family::open(&config, &namespace, ipv4) {
                 Ok(family) => families.push(family),
-                Err(error) => {
-                    tracing::warn!(ipv4, %error, "services of one IP family are not proxied");
-                    refusal = Some(error);
+                Err(err) => {
+                    tracing::warn!(ipv4, %err, "cannot open proxy backend; Services of this IP family are not proxied");
+                    refusal = Some(err);
                 }
             }
         }
@@ -97,49 +96,54 @@ impl Engine {
         }
     }
 
-    /// Writes what changed since the last time; what came of it where there was something to do.
+    /// Writes the changes since the last sync. The outcome has the families that had any.
     pub fn sync(&mut self, inputs: &Mutex<Inputs>) -> Outcome {
-        let (observed, triggers) = self.observe(inputs);
-        let families = self.families.iter_mut().zip(observed);
-        let families = families.filter_map(|(family, observed)| family.sync(observed)).collect();
+        let (desired, triggers) = self.desired(inputs);
+        let families = self.families.iter_mut().zip(desired);
+        let families = families.filter_map(|(family, desired)| family.sync(desired)).collect();
         Outcome { families, triggers }
     }
 
-    /// What holds for all Services, and what some have become, for each family.
-    fn observe(&self, inputs: &Mutex<Inputs>) -> (Vec<Observed>, Vec<Timestamp>) {
-        let mut inputs = inputs.lock();
-        let changed = inputs.take_changed();
-        let node = inputs.node.facts.clone();
-        let observed = self.families.iter().map(|family| {
+    /// The desired state of the changed Services, and the base rules, for each family.
+    fn desired(&self, inputs: &Mutex<Inputs>) -> (Vec<Desired>, Vec<Timestamp>) {
+        let (changed, node) = {
+            let mut inputs = inputs.lock();
+            (inputs.take_changed(), inputs.node.facts.clone())
+        };
+        let desired = self.families.iter().map(|family| {
             let ipv4 = family.ipv4;
-            let services = || changed.services.iter();
-            Observed {
-                base: base(&self.config, &inputs, ipv4, Some(&self.namespace)),
-                services: services().map(|key| (key.clone(), inputs.routed(key, ipv4, &node))).collect(),
-                checks: services().map(|key| (key.clone(), inputs.health(key, ipv4, &node))).collect(),
+            let base = base(&self.config, &inputs.lock(), ipv4, Some(&self.namespace));
+            let mut desired = Desired { base, services: Vec::new(), checks: Vec::new() };
+            for key in &changed.services {
+                // The lock is held for one Service at a time, so that a large one does not delay changes of others. Changes
+                // made meanwhile are processed in the next round.
+                let mut inputs = inputs.lock();
+                desired.services.push((key.clone(), inputs.routed(key, ipv4, &node)));
+                desired.checks.push((key.clone(), inputs.health(key, ipv4, &node)));
             }
+            desired
         });
-        (observed.collect(), changed.triggers)
+        (desired.collect(), changed.triggers)
     }
 
-    /// Looks whether somebody removed rules; whether there is something to write anew for that.
+    /// Checks for removed rules. Returns true if rules have to be written again.
     pub fn inspect(&mut self) -> bool {
         let damaged = self.families.iter_mut().filter(|family| !family.backend.is_full());
         let damaged = damaged.filter_map(|family| (!family.backend.is_intact()).then_some(family));
         damaged.map(|family| family.backend.distrust()).count() > 0
     }
 
-    /// Everything is written anew the next time.
+    /// Makes the next sync write all rules.
     pub fn distrust(&mut self) {
         self.families.iter_mut().for_each(|family| family.backend.distrust());
     }
 
-    /// Whether there is something to remove that nothing leads to any more.
+    /// True if there are stale chains or maps to remove.
     pub fn has_stale(&self) -> bool {
         self.families.iter().any(|family| family.backend.has_stale())
     }
 
-    /// Removes it, where there is any. To be called a while after the last change.
+    /// Removes stale chains and maps. To be called a while after the last change.
     pub fn clean_up(&mut self) -> Vec<(bool, io::Result<()>)> {
         let stale = self.families.iter_mut().filter(|family| family.backend.has_stale());
         stale.map(|family| (family.ipv4, family.backend.clean_up())).collect()
@@ -157,8 +161,8 @@ impl Family {
         Ok(Family { ipv4, backend, conntrack, without_local: HashMap::new() })
     }
 
-    fn sync(&mut self, observed: Observed) -> Option<Synced> {
-        let Observed { base, services, checks } = observed;
+    fn sync(&mut self, desired: Desired) -> Option<Synced> {
+        let Desired { base, services, checks } = desired;
         let node_port_addresses = base.node_port_addresses.clone();
         self.backend.set_base(base);
         let was_full = self.backend.is_full();
@@ -167,14 +171,14 @@ impl Family {
         }
         let started = Instant::now();
         let frontends = Frontends::of(services.iter().flat_map(|(_, ports)| ports));
-        self.count(&services);
+        self.count_without_local(&services);
         let written = self.backend.change(services);
         let took = started.elapsed();
         let failed = written.is_err();
-        if let Err(error) = written {
-            tracing::warn!(ipv4 = self.ipv4, %error, "rules could not be written");
+        if let Err(err) = written {
+            tracing::warn!(ipv4 = self.ipv4, %err, "cannot write proxy rules; retrying");
         }
-        let forgotten = if failed { None } else { self.forget(&frontends) };
+        let flows_deleted = if failed { None } else { self.delete_stale_flows(&frontends) };
         let sum = |(a, b): (usize, usize), (c, d): &(usize, usize)| (a + c, b + d);
         let without_local = self.without_local.values().fold((0, 0), sum);
         Some(Synced {
@@ -182,16 +186,16 @@ impl Family {
             was_full,
             took,
             failed,
-            forgotten,
+            flows_deleted,
             without_local,
             checks,
             node_port_addresses,
-            count: self.backend.count(),
+            rule_counts: self.backend.rule_counts(),
         })
     }
 
-    /// Takes note of ports that have nobody on this node although they should.
-    fn count(&mut self, services: &[(Key, Vec<Routed>)]) {
+    /// Counts ports with a Local traffic policy and no local endpoints.
+    fn count_without_local(&mut self, services: &[(Key, Vec<Routed>)]) {
         for (key, ports) in services {
             let count = |has: fn(&Routed) -> bool| {
                 ports.iter().filter(|routed| routed.has_endpoints && !has(routed)).count()
@@ -203,21 +207,21 @@ impl Family {
         }
     }
 
-    /// Forgets flows that lead where nobody serves any more; how many, and how long it took.
-    fn forget(&mut self, frontends: &Frontends) -> Option<(usize, Duration)> {
+    /// Deletes the conntrack entries of stale flows. Returns their number, and the time it took.
+    fn delete_stale_flows(&mut self, frontends: &Frontends) -> Option<(usize, Duration)> {
         if frontends.is_empty() {
             return None;
         }
         let started = Instant::now();
-        let forgotten = self.conntrack.flows(self.ipv4).and_then(|flows| {
+        let deleted = self.conntrack.flows(self.ipv4).and_then(|flows| {
             let stale: Vec<_> = flows.iter().filter(|flow| frontends.is_stale(flow)).collect();
-            stale.iter().try_for_each(|flow| self.conntrack.forget(flow))?;
+            stale.iter().try_for_each(|flow| self.conntrack.delete(flow))?;
             Ok(stale.len())
         });
-        match forgotten {
+        match deleted {
             Ok(count) => Some((count, started.elapsed())),
-            Err(error) => {
-                tracing::warn!(ipv4 = self.ipv4, %error, "stale flows could not be forgotten");
+            Err(err) => {
+                tracing::warn!(ipv4 = self.ipv4, %err, "cannot delete stale conntrack flows");
                 None
             }
         }
@@ -226,14 +230,14 @@ impl Family {
 
 fn base(config: &Config, inputs: &Inputs, ipv4: bool, namespace: Option<&Namespace>) -> Base {
     let node = inputs.node.facts.address(ipv4);
-    let asked = if config.node_port_primary {
+    let selected = if config.node_port_primary {
         NodePortAddresses::Within(node.into_iter().map(Cidr::single).collect())
     } else {
         NodePortAddresses::of(&config.node_port_addresses, ipv4)
     };
-    let resolved = namespace.map(|namespace| asked.resolve(namespace)).transpose();
-    let node_port_addresses = resolved.unwrap_or_else(|error| {
-        tracing::warn!(%error, "the node's addresses could not be listed");
+    let resolved = namespace.map(|namespace| selected.resolve(namespace)).transpose();
+    let node_port_addresses = resolved.unwrap_or_else(|err| {
+        tracing::warn!(%err, "cannot list node addresses");
         None
     });
     Base {

@@ -1,6 +1,6 @@
-//! What the API says, as far as it concerns the proxy, and which Services something changed for since it was last asked.
+//! The API objects as far as the proxy needs them, and the Services that changed since the last sync.
 //!
-//! A change that means nothing for packets, such as an annotation's, changes nothing here.
+//! A change that does not affect packets, such as an annotation's, is no change here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -9,7 +9,8 @@ use corten_client::{Change, Key};
 use corten_net::Cidr;
 use jiff::Timestamp;
 
-use crate::endpoints::{Endpoint, Slice, merge, service_of};
+use crate::endpoints::{Slice, merge, service_of};
+use crate::limits::Limits;
 use crate::node::NodeState;
 use crate::reserved::{Reserved, is_api_service};
 use crate::route::{Node, Routed, route};
@@ -26,16 +27,18 @@ pub struct Inputs {
     pub node: NodeState,
     reserved: Reserved,
     changed: BTreeSet<Key>,
-    /// Something changed that concerns all Services.
+    /// The limits by IP family, IPv4 first.
+    limits: [Limits; 2],
+    /// True if a change affects all Services.
     changed_all: bool,
-    /// When the changes began that were seen since.
+    /// The trigger times of the changes since the last sync.
     triggers: Vec<Timestamp>,
-    /// How many changes were seen, ever.
+    /// The number of changes since the start.
     pub service_changes: u64,
     pub endpoint_changes: u64,
 }
 
-/// What changed since the last time.
+/// The changes since the last sync.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Changed {
     pub services: BTreeSet<Key>,
@@ -43,7 +46,7 @@ pub struct Changed {
 }
 
 impl Inputs {
-    /// Takes in a change of a Service; whether it means anything.
+    /// Applies a change of a Service. Returns true if it affects rules.
     pub fn service(&mut self, change: &Change) -> bool {
         let key = &change.object().key;
         let new = change.new.as_ref().and_then(|object| Service::of(&object.tree()));
@@ -59,7 +62,7 @@ impl Inputs {
         true
     }
 
-    /// Takes in a change of an EndpointSlice; whether it means anything.
+    /// Applies a change of an EndpointSlice. Returns true if it affects rules.
     pub fn slice(&mut self, change: &Change) -> bool {
         let name = &change.object().key.name;
         let tree = change.new.as_ref().map(|object| object.tree());
@@ -78,7 +81,7 @@ impl Inputs {
         means_something
     }
 
-    /// Takes in a change of a ServiceCIDR.
+    /// Applies a change of a ServiceCIDR. Returns true if it affects rules.
     pub fn service_cidr(&mut self, change: &Change) -> bool {
         let name = &change.object().key.name;
         let cidrs = change.new.as_ref().map(|object| {
@@ -93,19 +96,19 @@ impl Inputs {
             Some(cidrs) => drop(self.service_cidrs.insert(name.clone(), cidrs)),
             None => drop(self.service_cidrs.remove(name)),
         }
-        self.look_at_external();
+        self.mark_external();
         true
     }
 
-    /// Takes in a change of any node, for the addresses it has.
+    /// Applies a change of any node's addresses. Returns true if it affects rules.
     pub fn any_node(&mut self, change: &Change) -> bool {
         let tree = change.new.as_ref().map(|object| object.tree());
         let means_something = self.reserved.node(&change.object().key.name, tree.as_ref());
-        means_something && self.look_at_external()
+        means_something && self.mark_external()
     }
 
-    /// What is reserved changed: Services that are reached from outside have to be looked at again; whether there are any.
-    fn look_at_external(&mut self) -> bool {
+    /// Marks Services with external addresses as changed, because the reserved addresses changed. Returns true if there are any.
+    fn mark_external(&mut self) -> bool {
         let external = self.services.iter().filter(|(_, service)| service.has_outside_addresses());
         let external: Vec<Key> = external.map(|(key, _)| key.clone()).collect();
         let are_any = !external.is_empty();
@@ -113,7 +116,7 @@ impl Inputs {
         are_any
     }
 
-    /// Takes in a change of this node.
+    /// Applies a change of this node. Returns true if it affects rules.
     pub fn node(&mut self, change: &Change) -> bool {
         let new = change.new.as_ref().map(|object| NodeState::of(&object.tree())).unwrap_or_default();
         if self.node == new {
@@ -139,7 +142,7 @@ impl Inputs {
                 let slices = self.slices.get(&service).into_iter().flat_map(BTreeMap::values);
                 let api_servers = slices.flat_map(Slice::addresses).collect();
                 if self.reserved.api_servers(api_servers) {
-                    self.look_at_external();
+                    self.mark_external();
                 }
             }
             self.changed.insert(service);
@@ -147,12 +150,12 @@ impl Inputs {
         !is_same
     }
 
-    /// Where Services' addresses of a family come from.
+    /// The Service CIDRs of a family.
     pub fn service_cidrs(&self, ipv4: bool) -> Vec<Cidr> {
         self.service_cidrs.values().flatten().copied().filter(|cidr| cidr.is_ipv4() == ipv4).collect()
     }
 
-    /// What changed since this was last called.
+    /// Returns and clears the changes since the last call.
     pub fn take_changed(&mut self) -> Changed {
         let mut services = std::mem::take(&mut self.changed);
         if std::mem::take(&mut self.changed_all) {
@@ -161,15 +164,27 @@ impl Inputs {
         Changed { services, triggers: std::mem::take(&mut self.triggers) }
     }
 
-    /// How many Services something changed for.
+    /// The number of changed Services.
     pub fn pending(&self) -> usize {
         self.changed.len()
     }
 
-    /// A Service's ports and where they lead; none if it has none of this family.
-    pub fn routed(&self, key: &Key, ipv4: bool, node: &Node) -> Vec<Routed> {
-        let Some(service) = self.services.get(key) else { return Vec::new() };
-        let mut endpoints = self.endpoints(key, ipv4, node);
+    /// The ports of a Service with their endpoints; empty if it has no address of this family.
+    pub fn routed(&mut self, key: &Key, ipv4: bool, node: &Node) -> Vec<Routed> {
+        let limits = &mut self.limits[usize::from(!ipv4)];
+        let Some(service) = self.services.get(key) else {
+            limits.allow(key, 0);
+            return Vec::new();
+        };
+        let slices = self.slices.get(key).into_iter().flat_map(BTreeMap::values);
+        let slices: Vec<&Slice> = slices.filter(|slice| slice.is_ipv4() == ipv4).collect();
+        if service.ports(key, ipv4).next().is_none() {
+            limits.allow(key, 0);
+            return Vec::new();
+        }
+        let names = service.port_names();
+        let pairs = slices.iter().fold(0_usize, |sum, slice| sum.saturating_add(slice.pairs(&names)));
+        let mut endpoints = merge(&slices, &names, limits.allow(key, pairs), &node.name);
         let service_cidrs = self.service_cidrs(ipv4);
         let ports = service.ports(key, ipv4).map(|mut port| {
             for addresses in [&mut port.external_ips, &mut port.load_balancer_ips] {
@@ -181,27 +196,17 @@ impl Inputs {
         ports.collect()
     }
 
-    /// Where load balancers ask for a Service, and how many of its pods on this node are ready.
+    /// The health check node port of a Service, and its ready endpoints on this node.
     pub fn health(&self, key: &Key, ipv4: bool, node: &Node) -> Option<(u16, usize)> {
         let port = self.services.get(key)?.health_check_port()?;
-        let endpoints = self.endpoints(key, ipv4, node);
-        let ready = endpoints.values().flatten().filter(|endpoint| endpoint.local && endpoint.ready);
-        let ready: HashSet<_> = ready.map(|endpoint| endpoint.address.ip()).collect();
-        Some((port, ready.len()))
-    }
-
-    fn endpoints(
-        &self,
-        key: &Key,
-        ipv4: bool,
-        node: &Node,
-    ) -> BTreeMap<(Str, corten_net::Protocol), Vec<Endpoint>> {
         let slices = self.slices.get(key).into_iter().flat_map(BTreeMap::values);
-        merge(slices, ipv4, &node.name)
+        let slices = slices.filter(|slice| slice.is_ipv4() == ipv4);
+        let ready: HashSet<_> = slices.flat_map(|slice| slice.ready_on(&node.name)).collect();
+        Some((port, ready.len()))
     }
 }
 
-/// When what a slice tells of began.
+/// The trigger time of a slice's last change.
 fn triggered(slice: &Value) -> Option<Timestamp> {
     slice.str_at(&["metadata", "annotations", TRIGGERED])?.parse().ok()
 }

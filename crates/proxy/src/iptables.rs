@@ -1,7 +1,7 @@
-//! Services as chains of iptables, for machines whose tools know no other.
+//! The iptables backend, for machines without nftables.
 //!
-//! As upstream's: the chains that all Services share are written whole with every change, those of one Service only
-//! when it changed. `service` says what one Service wants, `kept` what has to be written, `tables` writes it: through
+//! As upstream's: the chains that all Services share are written whole when they change, those of one Service when it
+//! changed. `service` computes the rules of one Service, `kept` the difference to the written ones, `tables` writes it with
 //! `iptables-restore`, which has to be installed.
 
 pub mod kept;

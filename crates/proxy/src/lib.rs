@@ -1,13 +1,12 @@
-//! The service proxy: Services and EndpointSlices become rules of the kernel, which then does everything itself.
+//! The service proxy: writes Services and EndpointSlices as rules of the kernel, which forwards the packets.
 //!
-//! What shall be is decided purely: `service` and `endpoints` read objects, `route` decides which endpoints a port leads
-//! to, and each back end says what that means in its own rules and what has to change. Only `run` and the back ends'
-//! writers act.
+//! The desired state is computed purely: `service` and `endpoints` parse objects, `route` selects the endpoints of a port, and
+//! each backend computes its rules and their changes. Only `run` and the backends' writers act.
 //!
-//! *Invariants:* nothing is done at the end of the process: rules stay, and are taken over without a moment in which
-//! there are none. What one changed object costs does not depend on how many there are.
+//! *Invariants:* the end of the process changes no rules, and the next process replaces them without a moment in which there
+//! are none. The cost of a changed object does not depend on the number of objects.
 //!
-//! Never in here: the pod network, and whom policies let through.
+//! Never in here: the pod network and network policies.
 
 mod backend;
 pub mod base;
@@ -18,6 +17,7 @@ mod engine;
 mod health;
 pub mod inputs;
 pub mod iptables;
+mod limits;
 mod metrics;
 mod names;
 pub mod nftables;

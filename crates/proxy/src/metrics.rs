@@ -1,8 +1,9 @@
-//! What a proxy counts, under upstream's names.
+//! The proxy's metrics, under upstream's names.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::sync::LazyLock;
 
+use corten_serving::metrics::{Exposition, Histogram, Kind};
 use parking_lot::Mutex;
 
 use crate::config::Mode;
@@ -12,7 +13,13 @@ const SYNC: [f64; 15] = [
     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
 ];
 
-/// What is counted, in the order in which it is shown.
+/// Upstream's: every second up to one minute, every five up to two, every thirty up to five.
+static NETWORK_PROGRAMMING: LazyLock<Vec<f64>> = LazyLock::new(|| {
+    let seconds = (1..60).chain((60..120).step_by(5)).chain((120..=300).step_by(30));
+    [0.25, 0.5].into_iter().chain(seconds.map(f64::from)).collect()
+});
+
+/// The metrics, in the order in which they are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Metric {
     ConntrackDeleted,
@@ -36,13 +43,6 @@ pub(crate) enum Metric {
     NoLocalEndpoints,
     ServiceChangesPending,
     ServiceChanges,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
 }
 
 impl Metric {
@@ -141,104 +141,86 @@ impl Metric {
         }
     }
 
-    /// Upper limits of what a histogram tells apart.
-    fn limits(self) -> Vec<f64> {
-        if self != Metric::NetworkProgramming {
-            return SYNC.to_vec();
-        }
-        let seconds = (1..60).chain((60..120).step_by(5)).chain((120..=300).step_by(30));
-        [0.25, 0.5].into_iter().chain(seconds.map(f64::from)).collect()
+    /// The upper bounds of a histogram's buckets.
+    fn bounds(self) -> &'static [f64] {
+        if self == Metric::NetworkProgramming { &NETWORK_PROGRAMMING } else { &SYNC }
     }
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Metrics(Mutex<BTreeMap<Metric, BTreeMap<String, Figure>>>);
+/// Names and values of labels, in the order in which they are shown.
+type Labels = Vec<Label>;
+pub(crate) type Label = (&'static str, &'static str);
 
 #[derive(Debug, Default)]
-struct Figure {
-    /// The value, or the sum of a histogram's.
-    value: f64,
-    count: u64,
-    /// How many were within each limit.
-    within: Vec<u64>,
+pub(crate) struct Metrics(Mutex<BTreeMap<Metric, BTreeMap<Labels, Recorded>>>);
+
+#[derive(Debug)]
+enum Recorded {
+    /// A counter or a gauge.
+    Value(f64),
+    Histogram(Histogram),
 }
 
-/// How a family is called in labels.
-pub(crate) fn family(ipv4: bool) -> String {
-    format!("ip_family=\"{}\"", if ipv4 { "IPv4" } else { "IPv6" })
+/// The label of an IP family.
+pub(crate) fn family(ipv4: bool) -> Label {
+    ("ip_family", if ipv4 { "IPv4" } else { "IPv6" })
 }
 
 impl Metrics {
-    pub(crate) fn add(&self, metric: Metric, labels: &str, more: f64) {
-        self.change(metric, labels, |figure| figure.value += more);
+    pub(crate) fn add(&self, metric: Metric, labels: &[Label], more: f64) {
+        self.change(metric, labels, |value| *value += more);
     }
 
-    pub(crate) fn set(&self, metric: Metric, labels: &str, value: f64) {
-        self.change(metric, labels, |figure| figure.value = value);
+    pub(crate) fn set(&self, metric: Metric, labels: &[Label], value: f64) {
+        self.change(metric, labels, |recorded| *recorded = value);
     }
 
-    pub(crate) fn observe(&self, metric: Metric, labels: &str, seconds: f64) {
-        self.change(metric, labels, |figure| {
-            let limits = metric.limits();
-            figure.within.resize(limits.len(), 0);
-            for (within, _) in figure.within.iter_mut().zip(limits).filter(|(_, limit)| seconds <= *limit) {
-                *within += 1;
-            }
-            figure.count += 1;
-            figure.value += seconds;
-        });
+    pub(crate) fn observe(&self, metric: Metric, labels: &[Label], seconds: f64) {
+        let new = || Recorded::Histogram(Histogram::new(metric.bounds()));
+        let mut metrics = self.0.lock();
+        if let Recorded::Histogram(histogram) =
+            metrics.entry(metric).or_default().entry(labels.to_vec()).or_insert_with(new)
+        {
+            histogram.observe(seconds);
+        }
     }
 
-    /// Failures are shown before there are any.
+    /// Shows failure counters as 0 before there is a failure.
     pub(crate) fn prepare(&self, mode: Mode) {
         let failures: &[Metric] = match mode {
             Mode::Nftables => &[Metric::NftablesFailures, Metric::NftablesCleanupFailures],
             Mode::Iptables => &[Metric::IptablesFailures, Metric::IptablesPartialFailures],
         };
         for ipv4 in [true, false] {
-            failures.iter().for_each(|metric| self.add(*metric, &family(ipv4), 0.0));
+            failures.iter().for_each(|metric| self.add(*metric, &[family(ipv4)], 0.0));
         }
     }
 
-    fn change(&self, metric: Metric, labels: &str, change: impl FnOnce(&mut Figure)) {
-        let mut figures = self.0.lock();
-        change(figures.entry(metric).or_default().entry(labels.to_owned()).or_default());
+    fn change(&self, metric: Metric, labels: &[Label], change: impl FnOnce(&mut f64)) {
+        let mut metrics = self.0.lock();
+        let recorded =
+            metrics.entry(metric).or_default().entry(labels.to_vec()).or_insert(Recorded::Value(0.0));
+        if let Recorded::Value(value) = recorded {
+            change(value);
+        }
     }
 
-    /// As Prometheus reads it.
+    /// All metrics in Prometheus' text format.
     pub(crate) fn text(&self) -> String {
-        let mut out = String::new();
-        for (metric, figures) in self.0.lock().iter() {
+        let mut out = Exposition::default();
+        for (metric, recorded) in self.0.lock().iter() {
             let (name, kind, help) = metric.describe();
             let name = format!("kubeproxy_{name}");
-            let shown = format!("{kind:?}").to_lowercase();
-            // Writing to a string cannot fail.
-            let _ = writeln!(out, "# HELP {name} [ALPHA] {help}\n# TYPE {name} {shown}");
-            for (labels, figure) in figures {
-                match kind {
-                    Kind::Counter | Kind::Gauge => {
-                        let _ = writeln!(out, "{name}{} {}", braced(labels), figure.value);
-                    }
-                    Kind::Histogram => histogram(&mut out, &name, labels, figure, &metric.limits()),
+            out.family(&name, kind, &format!("[ALPHA] {help}"));
+            for (labels, recorded) in recorded {
+                match recorded {
+                    Recorded::Value(value) => out.sample(&name, labels, value),
+                    Recorded::Histogram(histogram) => out.histogram(&name, labels, histogram),
                 }
             }
         }
-        out
+        out.finish()
     }
-}
-
-fn braced(labels: &str) -> String {
-    if labels.is_empty() { String::new() } else { format!("{{{labels}}}") }
-}
-
-fn histogram(out: &mut String, name: &str, labels: &str, figure: &Figure, limits: &[f64]) {
-    let separator = if labels.is_empty() { "" } else { "," };
-    for (limit, within) in limits.iter().zip(&figure.within) {
-        let _ = writeln!(out, "{name}_bucket{{{labels}{separator}le=\"{limit}\"}} {within}");
-    }
-    let _ = writeln!(out, "{name}_bucket{{{labels}{separator}le=\"+Inf\"}} {}", figure.count);
-    let _ = writeln!(out, "{name}_sum{} {}", braced(labels), figure.value);
-    let _ = writeln!(out, "{name}_count{} {}", braced(labels), figure.count);
 }
 
 #[cfg(test)]
@@ -246,11 +228,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_shown_as_prometheus_reads_them() {
+    fn metrics_are_written_in_prometheus_text_format() {
         let metrics = Metrics::default();
         metrics.prepare(Mode::Nftables);
-        metrics.observe(Metric::Duration, &family(true), 0.003);
-        metrics.set(Metric::EndpointChangesPending, "", 2.0);
+        metrics.observe(Metric::Duration, &[family(true)], 0.003);
+        metrics.set(Metric::EndpointChangesPending, &[], 2.0);
         let text = metrics.text();
         for line in [
             "# TYPE kubeproxy_sync_proxy_rules_duration_seconds histogram",
@@ -265,8 +247,8 @@ mod tests {
     }
 
     #[test]
-    fn programming_takes_up_to_five_minutes() {
-        let limits = Metric::NetworkProgramming.limits();
-        assert_eq!((limits.len(), limits[2], limits.last().copied()), (80, 1.0, Some(300.0)));
+    fn network_programming_has_buckets_up_to_five_minutes() {
+        let bounds = Metric::NetworkProgramming.bounds();
+        assert_eq!((bounds.len(), bounds[2], bounds.last().copied()), (80, 1.0, Some(300.0)));
     }
 }

@@ -1,10 +1,10 @@
-//! Names that are told apart by a hash, as upstream's proxies make them: tools and people know them by sight.
+//! Hashes in names of chains and sets, the same as upstream's, so that operators and tools recognize them.
 
 use sha2::{Digest, Sha256};
 
 const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/// The first letters of a hash in base 32.
+/// The first letters of a text's SHA-256 in base 32.
 pub(crate) fn hash(text: &str, letters: usize) -> String {
     let digest = Sha256::digest(text.as_bytes());
     let bit = |n: usize| digest.get(n / 8).map_or(0, |byte| byte >> (7 - n % 8) & 1);

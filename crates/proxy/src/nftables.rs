@@ -1,11 +1,11 @@
-//! Services as a table of nftables: `kube-proxy`, one for each IP family.
+//! The nftables backend: a table `kube-proxy` for each IP family.
 //!
-//! A packet's destination is looked up in a map, which leads to the chain of the Service's port; the chain picks one of
-//! the endpoints, which lie in one more map under consecutive numbers. So the way of a packet is as long with ten
-//! thousand Services as with ten, and one changed endpoint is one short chain and a few entries of maps.
+//! A packet's destination is looked up in a map, whose verdict is the chain of the Service's port; the chain selects one of the
+//! endpoints, which are in another map under consecutive numbers. So a packet takes as many steps with ten thousand Services
+//! as with ten, and a changed endpoint is one short chain and a few map entries.
 //!
-//! `service` says what one Service wants in the table, `kept` what has to change when it wants something else, `base`
-//! what is there for all; `table` writes it. Names are upstream's.
+//! `service` computes the entries and chains of one Service, `kept` the difference to the written ones, `base` the chains for all
+//! Services; `table` writes them. Names are upstream's.
 
 mod base;
 pub mod kept;

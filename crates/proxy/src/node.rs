@@ -1,4 +1,4 @@
-//! What of this node's Node concerns the proxy.
+//! This node's Node object, as far as the proxy needs it.
 
 use std::net::IpAddr;
 
@@ -8,15 +8,15 @@ use corten_net::Cidr;
 use crate::route::Node;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
-/// Set by autoscalers on a node that is about to go.
+/// The taint that the cluster autoscaler sets on a node that it is about to delete.
 const GOING: &str = "ToBeDeletedByClusterAutoscaler";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeState {
-    /// What rules follow from.
+    /// The facts that rules depend on.
     pub facts: Node,
     pub pod_cidrs: Vec<Cidr>,
-    /// Whether load balancers may send new connections here.
+    /// True if load balancers may send new connections to this node.
     pub is_eligible: bool,
 }
 
@@ -38,7 +38,7 @@ impl NodeState {
     }
 }
 
-/// The first of each family: internal ones before external ones.
+/// The first address of each family, internal ones before external ones.
 fn addresses(tree: &Value) -> Vec<IpAddr> {
     let of_kind = |kind: &str| -> Vec<IpAddr> {
         let all = tree.items_at(&["status", "addresses"]).iter();

@@ -1,4 +1,4 @@
-//! At which of the node's addresses node ports are open.
+//! The addresses of the node where node ports are open.
 
 use std::io;
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use corten_net::Cidr;
 use corten_net::namespace::Namespace;
 use corten_net::route::Routing;
 
-/// What is asked for, of one family.
+/// The configured ranges of one family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NodePortAddresses {
     All,
@@ -15,9 +15,9 @@ pub(crate) enum NodePortAddresses {
 }
 
 impl NodePortAddresses {
-    /// Nothing asked for in a family is all of it, whatever is asked for in the other.
-    pub(crate) fn of(asked: &[Cidr], ipv4: bool) -> NodePortAddresses {
-        let of_family: Vec<Cidr> = asked.iter().copied().filter(|cidr| cidr.is_ipv4() == ipv4).collect();
+    /// Without a range of a family, all its addresses are selected, whatever the other family's ranges are.
+    pub(crate) fn of(ranges: &[Cidr], ipv4: bool) -> NodePortAddresses {
+        let of_family: Vec<Cidr> = ranges.iter().copied().filter(|cidr| cidr.is_ipv4() == ipv4).collect();
         if of_family.is_empty() || of_family.iter().any(|cidr| cidr.prefix() == 0) {
             NodePortAddresses::All
         } else {
@@ -25,7 +25,7 @@ impl NodePortAddresses {
         }
     }
 
-    /// The addresses that the node has now; `None` is all of them.
+    /// The selected addresses among those that the node has now; `None` is all.
     pub(crate) fn resolve(&self, namespace: &Namespace) -> io::Result<Option<Vec<IpAddr>>> {
         match self {
             NodePortAddresses::All => Ok(None),
@@ -56,19 +56,19 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(asked: &[&str], ipv4: bool, expected: Option<&[&str]>) {
-        let asked: Vec<Cidr> = asked.iter().map(|cidr| cidr.parse().unwrap()).collect();
+    fn check(ranges: &[&str], ipv4: bool, expected: Option<&[&str]>) {
+        let ranges: Vec<Cidr> = ranges.iter().map(|cidr| cidr.parse().unwrap()).collect();
         let has = ["127.0.0.1", "192.0.2.1", "10.1.0.1", "::1", "2001:db8::1"].map(|ip| ip.parse().unwrap());
-        let found = match NodePortAddresses::of(&asked, ipv4) {
+        let found = match NodePortAddresses::of(&ranges, ipv4) {
             NodePortAddresses::All => None,
             NodePortAddresses::Within(cidrs) => Some(chosen(&cidrs, &has)),
         };
         let expected = expected.map(|ips| ips.iter().map(|ip| ip.parse().unwrap()).collect::<Vec<IpAddr>>());
-        assert_eq!(found, expected, "{asked:?}");
+        assert_eq!(found, expected, "{ranges:?}");
     }
 
     #[test]
-    fn ranges_choose_among_the_nodes_addresses() {
+    fn ranges_select_addresses_of_the_node() {
         check(&[], true, None);
         check(&["0.0.0.0/0"], true, None);
         check(&["192.0.2.0/24", "0.0.0.0/0"], true, None);

@@ -1,9 +1,9 @@
-//! Addresses that no Service takes over by calling them an external IP or a load balancer's: those of nodes and API servers,
-//! those that Services are given by the cluster, and those that are no machine's. Pure.
+//! Reserved addresses, which are never proxied as an external IP or a load balancer's address of a Service: those of nodes and
+//! API servers, cluster IPs, and special addresses such as loopback. Pure.
 //!
-//! Who may write a Service chooses its external IPs; a node's own address among them would lead what is sent to the
-//! kubelet, or to anything else on the node, to a pod instead, on every node. Node ports are not external IPs: they open a port
-//! of the node that nothing else is given.
+//! A user who may write Services chooses their external IPs. A node's own address among them would redirect traffic for the
+//! kubelet, or for any other server of the node, to a pod, on every node. Node ports are not external IPs: they only use ports
+//! of the node that are allocated to them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,16 +11,16 @@ use std::net::IpAddr;
 use corten_api::{Str, Value};
 use corten_net::Cidr;
 
-/// What is known of the cluster's own addresses.
+/// The cluster's own addresses.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Reserved {
-    /// Of each node.
+    /// The addresses of each node.
     nodes: HashMap<Str, Vec<IpAddr>>,
     api_servers: Vec<IpAddr>,
 }
 
 impl Reserved {
-    /// Takes in what a Node says its addresses are, or that it is gone; whether that means anything.
+    /// Sets the addresses of a node, or removes it. Returns true if they changed.
     pub fn node(&mut self, name: &Str, tree: Option<&Value>) -> bool {
         let new = tree.map(addresses);
         if self.nodes.get(name) == new.as_ref() {
@@ -33,7 +33,7 @@ impl Reserved {
         true
     }
 
-    /// Takes in where API servers are.
+    /// Sets the addresses of API servers. Returns true if they changed.
     pub fn api_servers(&mut self, addresses: Vec<IpAddr>) -> bool {
         let differs = self.api_servers != addresses;
         self.api_servers = addresses;
@@ -49,7 +49,7 @@ impl Reserved {
     }
 }
 
-/// The API's own Service.
+/// True for the Service `default/kubernetes`.
 pub fn is_api_service(namespace: &str, name: &str) -> bool {
     (namespace, name) == ("default", "kubernetes")
 }

@@ -1,4 +1,4 @@
-//! Which endpoints a port's traffic goes to, by its traffic policies and by where endpoints are.
+//! Selects the endpoints of a port, by its traffic policies, hints and the location of endpoints.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,12 +7,12 @@ use corten_api::Str;
 use crate::endpoints::Endpoint;
 use crate::service::ServicePort;
 
-/// What is known of the node that the proxy runs on.
+/// The facts of the node that the proxy runs on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Node {
     pub name: Str,
     pub zone: Str,
-    /// One of each family at most.
+    /// At most one of each family.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -22,42 +22,42 @@ impl Node {
     }
 }
 
-/// Where packets are sent.
+/// An endpoint that packets are sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
     pub address: SocketAddr,
     pub local: bool,
 }
 
-/// A port and everything about its endpoints that rules follow from.
+/// A port of a Service with its selected endpoints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Routed {
     pub port: ServicePort,
-    /// Where traffic goes that may leave the node.
+    /// The endpoints of traffic that may leave the node.
     pub cluster: Vec<Target>,
-    /// Where traffic goes that must stay on the node.
+    /// The endpoints of traffic that must stay on the node.
     pub local: Vec<Target>,
-    /// Both, in order.
+    /// The union of both, in order.
     pub reachable: Vec<Target>,
-    /// Whether there is anybody on any node.
+    /// True if there is an endpoint on any node.
     pub has_endpoints: bool,
-    /// Whoever serves, ending or not: what is connected to them may stay so.
+    /// All serving endpoints, terminating or not: their connections stay.
     pub serving: Vec<SocketAddr>,
 }
 
 impl Routed {
-    /// Whether the cluster IP leads anywhere.
+    /// True if traffic to the cluster IP has endpoints.
     pub fn has_internal_endpoints(&self) -> bool {
         self.has_endpoints && (!self.port.internal_local || !self.local.is_empty())
     }
 
-    /// Whether the other addresses lead anywhere from outside.
+    /// True if traffic from outside to the other addresses has endpoints.
     pub fn has_external_endpoints(&self) -> bool {
         self.has_endpoints && (!self.port.external_local || !self.local.is_empty())
     }
 }
 
-/// Decides for one port.
+/// Selects the endpoints of one port.
 pub fn route(port: ServicePort, endpoints: &[Endpoint], node: &Node) -> Routed {
     let preference =
         if port.uses_cluster_endpoints() { preference(endpoints, node) } else { Preference::None };
@@ -73,15 +73,15 @@ pub fn route(port: ServicePort, endpoints: &[Endpoint], node: &Node) -> Routed {
     Routed { port, cluster, local, reachable, has_endpoints, serving }
 }
 
-/// Which hints count.
+/// The hints that apply.
 enum Preference<'a> {
     None,
     SameNode(&'a str),
     SameZone(&'a str),
 }
 
-/// Hints count only if every ready endpoint has them and some are meant for here: as long as not all are known,
-/// the rest would be overrun.
+/// Hints apply only if every ready endpoint has them and some are for this node or zone: otherwise the hinted endpoints
+/// would be overloaded.
 fn preference<'a>(endpoints: &[Endpoint], node: &'a Node) -> Preference<'a> {
     let ready = || endpoints.iter().filter(|endpoint| endpoint.ready);
     let counts = |hints: fn(&Endpoint) -> &[Str], here: &str| {
@@ -98,7 +98,7 @@ fn preference<'a>(endpoints: &[Endpoint], node: &'a Node) -> Preference<'a> {
     }
 }
 
-/// Those that are ready, as preferred; if none are anywhere, those that still serve while they end.
+/// The ready endpoints that the hints select; without any ready one, those that serve while they terminate.
 fn cluster(endpoints: &[Endpoint], preference: &Preference<'_>) -> Vec<Target> {
     let is_preferred = |endpoint: &Endpoint| match preference {
         Preference::None => true,
@@ -109,7 +109,7 @@ fn cluster(endpoints: &[Endpoint], preference: &Preference<'_>) -> Vec<Target> {
     if ready.is_empty() { targets(endpoints, ends_serving) } else { ready }
 }
 
-/// The same of this node.
+/// The same for endpoints of this node, without hints.
 fn local(endpoints: &[Endpoint]) -> Vec<Target> {
     let ready = targets(endpoints, |endpoint| endpoint.local && endpoint.ready);
     if ready.is_empty() {

@@ -1,28 +1,30 @@
-//! Follows the API, keeps the rules up to date and tells how it goes: the one place where things are done.
+//! The proxy's loop: subscribes to the API, syncs rules, and serves health and metrics.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::http::{Response, StatusCode};
 use corten_base::{Backoff, Clock};
 use corten_client::{Change, kinds};
 use corten_net::namespace::Namespace;
 use corten_reconcile::Manager;
+use corten_serving::http;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::config::{Config, Mode};
 use crate::engine::{Engine, Outcome, Synced};
-use crate::health::{self, Answer, Answers, Health, ServiceHealth};
+use crate::health::{self, Handler, Health, ServiceHealth};
 use crate::inputs::Inputs;
 use crate::metrics::{Metric, Metrics, family};
 use crate::{iptables, nftables, sysctls};
 
-/// Some kernels take a while to notice that nothing leads to a chain any more.
+/// The delay before stale chains are removed: some kernels take a while to drop references to a chain.
 const STALE: Duration = Duration::from_secs(1);
-/// Everything is written anew so often, in case somebody else meddled.
+/// The period of full syncs, in case another program changed the rules.
 const FULL: Duration = Duration::from_secs(3600);
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
 
@@ -37,7 +39,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// The numbers, as Prometheus reads them.
+    /// All metrics in Prometheus' text format.
     pub fn metrics(&self) -> String {
         let inputs = self.inputs.lock();
         for (metric, value) in [
@@ -46,7 +48,7 @@ impl Proxy {
             (Metric::ServiceChangesPending, inputs.pending() as f64),
             (Metric::EndpointChangesPending, inputs.pending() as f64),
         ] {
-            self.metrics.set(metric, "", value);
+            self.metrics.set(metric, &[], value);
         }
         drop(inputs);
         self.metrics.text()
@@ -55,75 +57,74 @@ impl Proxy {
     fn queued(&self, now: Timestamp) {
         self.health.queued();
         for ipv4 in [true, false] {
-            self.metrics.set(Metric::LastQueued, &family(ipv4), seconds(now));
+            self.metrics.set(Metric::LastQueued, &[family(ipv4)], seconds(now));
         }
         self.wake.notify_one();
     }
 
-    /// What load balancers and kubelets are told.
-    fn answer(&self, path: &str) -> Answer {
-        let (metric, answer) = match path {
+    /// The response of the health endpoints, for load balancers and kubelets.
+    fn health_response(&self, path: &str) -> Response<String> {
+        let (metric, response) = match path {
             "/healthz" => {
                 let is_eligible = self.inputs.lock().node.is_eligible;
-                (Metric::Healthz, self.health.answer(Some(is_eligible)))
+                (Metric::Healthz, self.health.response(Some(is_eligible)))
             }
-            "/livez" => (Metric::Livez, self.health.answer(None)),
-            _ => return Answer::text(404, "404 page not found\n"),
+            "/livez" => (Metric::Livez, self.health.response(None)),
+            _ => return http::not_found(),
         };
-        self.metrics.add(metric, &format!("code=\"{}\"", answer.code), 1.0);
-        answer
+        let code = if response.status() == StatusCode::OK { "200" } else { "503" };
+        self.metrics.add(metric, &[("code", code)], 1.0);
+        response
     }
 
-    fn tell(&self, path: &str) -> Answer {
+    /// The response of the metrics endpoints.
+    fn metrics_response(&self, path: &str) -> Response<String> {
         match path {
-            "/metrics" => Answer::text(200, self.metrics()),
-            "/healthz" => Answer::text(200, "ok"),
+            "/metrics" => http::metrics(self.metrics()),
+            "/healthz" => http::text(StatusCode::OK, "ok"),
             "/proxyMode" => {
-                Answer::text(200, if self.mode == Mode::Nftables { "nftables" } else { "iptables" })
+                let mode = if self.mode == Mode::Nftables { "nftables" } else { "iptables" };
+                http::text(StatusCode::OK, mode)
             }
-            _ => Answer::text(404, "404 page not found\n"),
+            _ => http::not_found(),
         }
     }
 
-    /// Takes note of what came of a round.
-    fn account(&self, outcome: &Outcome, now: Timestamp) {
+    /// Records the outcome of a sync in health and metrics.
+    fn record(&self, outcome: &Outcome, now: Timestamp) {
         for ipv4 in [true, false] {
-            // Where there was nothing to do, all is done.
+            // A family without changes is in sync.
             if !outcome.families.iter().any(|synced| synced.ipv4 == ipv4 && synced.failed) {
                 self.health.updated(ipv4);
             }
         }
         for synced in &outcome.families {
-            let labels = &family(synced.ipv4);
+            let family = family(synced.ipv4);
+            let labels = &[family];
             let took = synced.took.as_secs_f64();
             self.metrics.observe(Metric::Duration, labels, took);
             let kind = if synced.was_full { Metric::FullDuration } else { Metric::PartialDuration };
             self.metrics.observe(kind, labels, took);
             if synced.failed {
-                self.account_failure(synced);
+                self.record_failure(synced);
                 continue;
             }
             self.metrics.set(Metric::LastSynced, labels, seconds(now));
             let (internal, external) = synced.without_local;
             for (policy, count) in [("internal", internal), ("external", external)] {
-                let labels = format!("traffic_policy=\"{policy}\",{labels}");
+                let labels = [("traffic_policy", policy), family];
                 self.metrics.set(Metric::NoLocalEndpoints, &labels, count as f64);
             }
-            if let Some((count, took)) = synced.forgotten {
+            if let Some((count, took)) = synced.flows_deleted {
                 self.metrics.observe(Metric::ConntrackDuration, labels, took.as_secs_f64());
                 self.metrics.add(Metric::ConntrackDeleted, labels, count as f64);
             }
-            if let Some(count) = synced.count {
-                for (metric, table, rules) in [
-                    (Metric::IptablesRules, "filter", count.filter),
-                    (Metric::IptablesRules, "nat", count.nat),
-                    (Metric::IptablesLast, "filter", count.filter),
-                    (Metric::IptablesLast, "nat", count.nat_written),
-                ] {
-                    self.metrics.set(metric, &format!("table=\"{table}\",{labels}"), rules as f64);
-                }
+            for count in &synced.rule_counts {
+                let labels = [("table", count.table), family];
+                self.metrics.set(Metric::IptablesRules, &labels, count.total as f64);
+                self.metrics.set(Metric::IptablesLast, &labels, count.written as f64);
             }
-            // What began before this process is not its own delay.
+            // Changes from before the start of this process do not count as its delay.
             for began in outcome.triggers.iter().filter(|began| **began > self.started) {
                 let delay = now.duration_since(*began).as_secs_f64();
                 self.metrics.observe(Metric::NetworkProgramming, labels, delay);
@@ -131,8 +132,8 @@ impl Proxy {
         }
     }
 
-    fn account_failure(&self, synced: &Synced) {
-        let labels = family(synced.ipv4);
+    fn record_failure(&self, synced: &Synced) {
+        let labels = [family(synced.ipv4)];
         match self.mode {
             Mode::Nftables => self.metrics.add(Metric::NftablesFailures, &labels, 1.0),
             Mode::Iptables => {
@@ -168,7 +169,7 @@ pub fn start(manager: &Manager, config: Config, node_name: &str) -> io::Result<A
     let (min_sync_period, sync_period) = (config.min_sync_period, config.sync_period);
     let engine = Engine::open(config, namespace)?;
     let worker = Worker { proxy: proxy.clone(), clock, min_sync_period, sync_period, checks };
-    follow(manager, &proxy, node_name, worker, engine);
+    subscribe(manager, &proxy, node_name, worker, engine);
     Ok(proxy)
 }
 
@@ -189,24 +190,24 @@ fn remove(mode: Mode, ipv4: bool) -> io::Result<()> {
     }
 }
 
-/// What another mode left would be in the way.
+/// Removes the rules of other modes, which would conflict.
 fn remove_others(mode: Mode) {
     let other = if mode == Mode::Nftables { Mode::Iptables } else { Mode::Nftables };
     for ipv4 in [true, false] {
-        if let Err(error) = remove(other, ipv4) {
-            tracing::warn!(?other, ipv4, %error, "rules of another mode could not be removed");
+        if let Err(err) = remove(other, ipv4) {
+            tracing::warn!(mode = ?other, ipv4, %err, "cannot remove rules of another proxy mode");
         }
     }
 }
 
-/// Takes in a change; whether it means anything.
-type Take = fn(&mut Inputs, &Change) -> bool;
+/// Applies a change. Returns true if it affects rules.
+type Apply = fn(&mut Inputs, &Change) -> bool;
 
-/// Takes in what the API says, and lets the worker begin when it has said everything.
-fn follow(manager: &Manager, proxy: &Arc<Proxy>, node_name: &str, worker: Worker, engine: Engine) {
+/// Subscribes the inputs to the caches, and starts the worker when the caches have synced.
+fn subscribe(manager: &Manager, proxy: &Arc<Proxy>, node_name: &str, worker: Worker, engine: Engine) {
     let caches = manager.caches();
     let node = kinds::NODES.with_fields(format!("metadata.name={node_name}"));
-    let followed: [(_, Take); 5] = [
+    let subscribed: [(_, Apply); 5] = [
         (caches.of(&kinds::SERVICES), Inputs::service),
         (caches.of(&kinds::ENDPOINT_SLICES), Inputs::slice),
         (caches.of(&kinds::SERVICE_CIDRS), Inputs::service_cidr),
@@ -214,20 +215,20 @@ fn follow(manager: &Manager, proxy: &Arc<Proxy>, node_name: &str, worker: Worker
         (caches.of(&kinds::NODES), Inputs::any_node),
     ];
     let mut synced = Vec::new();
-    for (cache, take) in followed {
+    for (cache, apply) in subscribed {
         let (proxy, clock) = (proxy.clone(), manager.clock().clone());
         cache.subscribe(move |change| {
-            if take(&mut proxy.inputs.lock(), change) {
+            if apply(&mut proxy.inputs.lock(), change) {
                 proxy.queued(clock.now());
             }
         });
-        // Older servers know nothing of where the addresses of Services come from.
+        // Older API servers have no ServiceCIDRs.
         if *cache.kind() != kinds::SERVICE_CIDRS {
             synced.push(cache);
         }
     }
     manager.spawn(async move {
-        // Rules that an earlier process left are better than rules for the first half of the Services.
+        // The rules of an earlier process are better than rules for a part of the Services.
         for cache in synced {
             cache.synced().await;
         }
@@ -235,18 +236,18 @@ fn follow(manager: &Manager, proxy: &Arc<Proxy>, node_name: &str, worker: Worker
     });
 }
 
-/// Serves health and metrics. A port that is taken is no reason not to proxy.
+/// Serves health and metrics. The proxy runs without them if their ports are taken.
 fn listen(manager: &Manager, proxy: &Arc<Proxy>, config: &Config) {
     let (health, metrics) = (proxy.clone(), proxy.clone());
-    let served: [(&str, Option<SocketAddr>, Answers); 2] = [
-        ("health", config.healthz, Arc::new(move |path| health.answer(path))),
-        ("metrics", config.metrics, Arc::new(move |path| metrics.tell(path))),
+    let served: [(&str, Option<SocketAddr>, Handler); 2] = [
+        ("health", config.healthz, Arc::new(move |path| health.health_response(path))),
+        ("metrics", config.metrics, Arc::new(move |path| metrics.metrics_response(path))),
     ];
-    for (what, address, answers) in served {
+    for (endpoint, address, handler) in served {
         let Some(address) = address else { continue };
         match health::bind(address) {
-            Ok(listener) => manager.spawn(health::serve(listener, answers)),
-            Err(error) => tracing::warn!(what, %address, %error, "the proxy cannot be asked"),
+            Ok(listener) => manager.spawn(health::serve(listener, handler)),
+            Err(err) => tracing::warn!(endpoint, %address, %err, "cannot bind health/metrics listener"),
         }
     }
 }
@@ -259,7 +260,7 @@ struct Worker {
     checks: ServiceHealth,
 }
 
-/// What there is to do.
+/// The worker's next step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Task {
     Sync,
@@ -276,9 +277,9 @@ impl Worker {
                 let outcome = proxy.act(&mut engine, task);
                 (engine, outcome)
             });
-            // A fault in a decision leaves rules as they are, and ends the proxy.
+            // A panic leaves the rules as they are, and ends the proxy.
             let Ok((back, outcome)) = done.await else {
-                tracing::error!("the proxy stopped");
+                tracing::error!("proxy sync panicked; Services are no longer updated");
                 return;
             };
             engine = back;
@@ -295,10 +296,10 @@ impl Worker {
         }
     }
 
-    /// Waits until there is something to do.
+    /// Waits for the next step.
     async fn next(&self, has_stale: bool, failures: u32) -> Task {
         if failures > 0 {
-            // What is written for one family must not wait for the other.
+            // A change must not wait for the retry of a family that failed.
             self.clock.timeout(RETRY.delay(failures), self.proxy.wake.notified()).await;
             return Task::Sync;
         }
@@ -319,21 +320,21 @@ impl Proxy {
             Task::Inspect if self.mode == Mode::Nftables => engine.distrust(),
             Task::Inspect => {
                 if engine.inspect() {
-                    tracing::warn!("somebody removed rules: writing them anew");
+                    tracing::warn!("proxy rules were removed by another program; writing them again");
                 }
             }
             Task::Sync => {}
         }
         let outcome = engine.sync(&self.inputs);
-        self.account(&outcome, self.health.now());
+        self.record(&outcome, self.health.now());
         outcome
     }
 
     fn clean_up(&self, engine: &mut Engine) {
         for (ipv4, cleaned) in engine.clean_up() {
-            if let Err(error) = cleaned {
-                tracing::warn!(ipv4, %error, "stale rules could not be removed");
-                self.metrics.add(Metric::NftablesCleanupFailures, &family(ipv4), 1.0);
+            if let Err(err) = cleaned {
+                tracing::warn!(ipv4, %err, "cannot remove stale proxy rules");
+                self.metrics.add(Metric::NftablesCleanupFailures, &[family(ipv4)], 1.0);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What of a Service concerns the proxy, and what that means for one IP family.
+//! Services as far as the proxy needs them, and their ports by IP family.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,12 +7,14 @@ use corten_api::{Str, Value, meta};
 use corten_client::Key;
 use corten_net::{Cidr, Protocol};
 
-/// Somebody else's proxy looks after a Service with this label.
+use crate::endpoints::PortNames;
+
+/// The label of Services that another proxy handles.
 const OTHER_PROXY: &str = "service.kubernetes.io/service-proxy-name";
 const HEADLESS: &str = "service.kubernetes.io/headless";
-/// How many entries a Service may have for its ports at addresses from outside. Each port is led from each address, and an
-/// object has room for tens of thousands of both: written out, they would take all of a node's memory, on every node.
-const MOST_OUTSIDE: usize = 100_000;
+/// The limit of a Service's ports times external addresses. Each pair is an entry in the rules, and an object has room for tens
+/// of thousands of both: their product would exhaust the memory of every node.
+const MAX_EXTERNAL_ENTRIES: usize = 100_000;
 
 /// A Service that has addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,7 +38,7 @@ struct Port {
     node_port: Option<u16>,
 }
 
-/// What tells the ports of all Services apart.
+/// The unique name of a port among all Services.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortName {
     pub service: Key,
@@ -53,9 +55,9 @@ pub struct ServicePort {
     pub node_port: Option<u16>,
     pub external_ips: Vec<IpAddr>,
     pub load_balancer_ips: Vec<IpAddr>,
-    /// Who may come to the load balancer's addresses; anybody if empty.
+    /// The source ranges that the load balancer's addresses accept; all if empty.
     pub source_ranges: Vec<Cidr>,
-    /// How long a client stays with its endpoint.
+    /// The timeout of session affinity.
     pub affinity: Option<Duration>,
     pub internal_local: bool,
     pub external_local: bool,
@@ -63,7 +65,7 @@ pub struct ServicePort {
 }
 
 impl Service {
-    /// `None` for what has no address to proxy, and for what others proxy.
+    /// Parses a Service; `None` for headless Services, ExternalNames and Services of other proxies.
     pub fn of(tree: &Value) -> Option<Service> {
         let kind = tree.str_at(&["spec", "type"]).unwrap_or("ClusterIP");
         let cluster_ips = cluster_ips(tree);
@@ -77,14 +79,14 @@ impl Service {
         let mut load_balancer_ips = load_balancer_ips(tree);
         let mut source_ranges = source_ranges(tree);
         let outside = external_ips.len() + load_balancer_ips.len() + source_ranges.len();
-        if ports.len().saturating_mul(outside) > MOST_OUTSIDE {
+        if ports.len().saturating_mul(outside) > MAX_EXTERNAL_ENTRIES {
             let (namespace, name) = (meta::namespace(tree), meta::name(tree));
             tracing::warn!(
                 namespace,
                 name,
-                "a service has too many ports and addresses to be reached from outside"
+                "too many ports and external addresses in a Service; its external addresses are not proxied"
             );
-            // All of them: without its source ranges, a load balancer's address would accept every client.
+            // All three are dropped: without its source ranges, a load balancer's address would accept every client.
             (external_ips, load_balancer_ips, source_ranges) = Default::default();
         }
         let outside = matches!(kind, "NodePort" | "LoadBalancer") || !external_ips.is_empty();
@@ -103,17 +105,22 @@ impl Service {
         })
     }
 
-    /// Whether it has addresses that the cluster did not give it.
+    /// The names and protocols of the ports.
+    pub fn port_names(&self) -> PortNames {
+        self.ports.iter().map(|port| (port.name.clone(), port.protocol)).collect()
+    }
+
+    /// True if the Service has external IPs or addresses of load balancers.
     pub fn has_outside_addresses(&self) -> bool {
         !self.external_ips.is_empty() || !self.load_balancer_ips.is_empty()
     }
 
-    /// Where load balancers ask whether this node has endpoints.
+    /// The health check node port.
     pub fn health_check_port(&self) -> Option<u16> {
         self.health_check_port
     }
 
-    /// The ports as one family sees them; none if the Service has no address of it.
+    /// The ports in one IP family; none if the Service has no address of it.
     pub fn ports<'a>(&'a self, key: &'a Key, ipv4: bool) -> impl Iterator<Item = ServicePort> + 'a {
         let of_family = move |all: &[IpAddr]| all.iter().copied().filter(|ip| ip.is_ipv4() == ipv4).collect();
         let cluster_ip = self.cluster_ips.iter().copied().find(|ip| ip.is_ipv4() == ipv4);
@@ -134,7 +141,7 @@ impl Service {
         })
     }
 
-    /// A range of everything is as good as none.
+    /// The source ranges of a family. A range of all addresses counts as no restriction.
     fn source_ranges_of(&self, ipv4: bool) -> Vec<Cidr> {
         let ranges: Vec<Cidr> =
             self.source_ranges.iter().copied().filter(|range| range.is_ipv4() == ipv4).collect();
@@ -143,13 +150,13 @@ impl Service {
 }
 
 impl ServicePort {
-    /// Whether it is reached at anything but its cluster IP.
+    /// True if the port has addresses or node ports besides its cluster IP.
     pub fn is_external(&self) -> bool {
         self.node_port.is_some() || !self.load_balancer_ips.is_empty() || !self.external_ips.is_empty()
     }
 
-    /// Whether anything goes to endpoints on any node. Even where external traffic stays on the node, what comes from
-    /// within the cluster does not.
+    /// True if any traffic may go to endpoints on other nodes. Even with a Local external traffic policy, traffic from within
+    /// the cluster may.
     pub fn uses_cluster_endpoints(&self) -> bool {
         !self.internal_local || self.is_external()
     }
@@ -172,14 +179,14 @@ fn addresses(items: &[Value]) -> Vec<IpAddr> {
     items.iter().filter_map(|item| item.as_str()?.parse().ok()).collect()
 }
 
-/// Only those whose packets arrive here as they are: behind a load balancer that is a proxy, they come to node ports.
+/// The addresses with ipMode VIP. A load balancer with ipMode Proxy sends to node ports.
 fn load_balancer_ips(tree: &Value) -> Vec<IpAddr> {
     let ingress = tree.items_at(&["status", "loadBalancer", "ingress"]).iter();
     let direct = ingress.filter(|point| point.str_at(&["ipMode"]).is_none_or(|mode| mode == "VIP"));
     direct.filter_map(|point| point.str_at(&["ip"])?.parse().ok()).collect()
 }
 
-/// Validation lets blanks around them pass.
+/// Parses the source ranges. Validation admits blanks around them.
 fn source_ranges(tree: &Value) -> Vec<Cidr> {
     let ranges = tree.items_at(&["spec", "loadBalancerSourceRanges"]).iter();
     ranges
@@ -204,7 +211,7 @@ fn port(port: &Value) -> Option<Port> {
     })
 }
 
-/// Of a Service's port or an EndpointSlice's.
+/// The protocol of a port of a Service or an EndpointSlice.
 pub(crate) fn protocol(port: &Value) -> Option<Protocol> {
     match port.str_at(&["protocol"]).unwrap_or("TCP") {
         "TCP" => Some(Protocol::Tcp),
@@ -214,7 +221,7 @@ pub(crate) fn protocol(port: &Value) -> Option<Protocol> {
     }
 }
 
-/// A port's number, if it is one.
+/// A port number, if the value is one.
 pub(crate) fn number(value: Option<&Value>) -> Option<u16> {
     value?.as_int().and_then(|number| u16::try_from(number).ok()).filter(|number| *number > 0)
 }

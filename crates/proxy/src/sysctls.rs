@@ -1,6 +1,7 @@
-//! How the kernel shall keep track of connections, as far as a configuration says so.
+//! The sysctls of connection tracking, where the configuration sets them.
 
 use std::path::Path;
+use std::process::Command;
 use std::{fs, io};
 
 use corten_net::namespace::Namespace;
@@ -9,8 +10,8 @@ use crate::config::Conntrack;
 
 const ROOT: &str = "/proc/sys/net/netfilter";
 
-/// The settings and their values.
-fn wanted(conntrack: &Conntrack, cores: u32) -> Vec<(&'static str, u64)> {
+/// The desired sysctls and their values.
+fn desired(conntrack: &Conntrack, cores: u32) -> Vec<(&'static str, u64)> {
     let most = match conntrack.max_per_core {
         0 => 0,
         each => each.saturating_mul(cores).max(conntrack.min),
@@ -26,12 +27,25 @@ fn wanted(conntrack: &Conntrack, cores: u32) -> Vec<(&'static str, u64)> {
     all.into_iter().filter(|(_, value)| *value > 0).collect()
 }
 
-/// Writes what is not so already. What cannot be written stays: a machine may have its reasons.
+/// Loads the conntrack module, without which its sysctls do not exist. The kernel loads it by itself only with the first rule
+/// that uses it.
+fn load_conntrack() {
+    if Path::new(ROOT).join("nf_conntrack_max").exists() {
+        return;
+    }
+    let loaded = Command::new("modprobe").args(["-q", "nf_conntrack"]).status();
+    if !loaded.is_ok_and(|status| status.success()) {
+        tracing::debug!("cannot load the kernel module nf_conntrack");
+    }
+}
+
+/// Writes sysctls that differ. A sysctl that cannot be written keeps its value, because the proxy works without it.
 pub(crate) fn apply(conntrack: &Conntrack, namespace: &Namespace) {
+    load_conntrack();
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-    for (setting, value) in wanted(conntrack, cores) {
-        if let Err(error) = namespace.run(|| set(setting, value)) {
-            tracing::info!(setting, value, %error, "a setting for connections could not be written");
+    for (setting, value) in desired(conntrack, cores) {
+        if let Err(err) = namespace.run(|| set(setting, value)) {
+            tracing::info!(sysctl = setting, value, %err, "cannot set sysctl");
         }
     }
 }
@@ -48,15 +62,15 @@ mod tests {
     use crate::Config;
 
     #[test]
-    fn the_default_is_upstreams() {
+    fn the_defaults_are_upstreams() {
         let expected = [
             ("nf_conntrack_max", 131_072),
             ("nf_conntrack_tcp_timeout_established", 86_400),
             ("nf_conntrack_tcp_timeout_close_wait", 3_600),
         ];
-        assert_eq!(wanted(&Config::default().conntrack, 2), expected);
-        assert_eq!(wanted(&Config::default().conntrack, 8)[0], ("nf_conntrack_max", 262_144));
+        assert_eq!(desired(&Config::default().conntrack, 2), expected);
+        assert_eq!(desired(&Config::default().conntrack, 8)[0], ("nf_conntrack_max", 262_144));
         let unlimited = Conntrack { max_per_core: 0, ..Conntrack::default() };
-        assert!(wanted(&unlimited, 8).is_empty());
+        assert!(desired(&unlimited, 8).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! What the tables of both back ends are made from.
+//! Routed ports for tests of both backends.
 
 use corten_client::Key;
 use corten_net::Protocol;
@@ -7,7 +7,7 @@ use crate::base::{Base, LocalPods};
 use crate::route::{Routed, Target};
 use crate::service::{PortName, ServicePort};
 
-/// The port `p80` of `ns1/svc1`, changed, and where it leads.
+/// The port `p80` of `ns1/svc1`, changed by `change`, with endpoints.
 pub(crate) fn routed(change: impl FnOnce(&mut ServicePort), cluster: &[&str], local: &[&str]) -> Routed {
     let mut port = ServicePort {
         name: PortName { service: Key::new("ns1", "svc1"), port: "p80".into(), protocol: Protocol::Tcp },

@@ -1,6 +1,6 @@
-//! What claims use: volume claims their size, by storage class too; resource claims their devices.
+//! The quota usage of claims: volume claims use their size, also by storage class; resource claims use their devices.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use corten_api::quantity::{Format, Quantity};
 use corten_api::{Str, Value, meta};
@@ -21,16 +21,16 @@ const RESOURCE_CLAIM_COUNT: &str = "count/resourceclaims.resource.k8s.io";
 const DEVICES: &str = ".deviceclass.resource.k8s.io/devices";
 const IMPLICIT_DEVICES: &str = "requests.deviceclass.resource.kubernetes.io/";
 const EXTENDED_RESOURCE_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
-/// What a request for all devices may get at most.
+/// The most devices that a request for all devices can get.
 const ALL_DEVICES: i64 = 32;
 
-/// The class a claim names; the annotation wins.
+/// The storage class of a claim; the annotation takes precedence.
 pub fn storage_class(claim: &Value) -> &str {
     let annotated = claim.str_at(&["metadata", "annotations", CLASS_ANNOTATION]);
     annotated.or_else(|| claim.str_at(&["spec", "storageClassName"])).unwrap_or_default()
 }
 
-/// Whether a limit is about volume claims.
+/// True if a quota's resource name applies to volume claims.
 pub(super) fn knows_volume_claims(name: &str) -> bool {
     let plain = name.split_once(STORAGE_CLASS).map_or(name, |(_, resource)| resource);
     name == CLAIM_COUNT || VOLUME_CLAIM_RESOURCES.contains(&plain)
@@ -56,7 +56,7 @@ pub(super) fn volume_claim(claim: &Value) -> Item {
     }
 }
 
-/// The size asked for, or what is allocated for it if that is more; in whole bytes.
+/// The requested size, or the allocated size if that is larger; in whole bytes.
 fn size(claim: &Value) -> Option<Quantity> {
     let quantity = |path: &[&str]| Quantity::parse(claim.str_at(path)?).ok();
     let asked = quantity(&["spec", "resources", "requests", "storage"])?;
@@ -79,31 +79,35 @@ fn attributes_classes(claim: &Value) -> Vec<Str> {
     classes
 }
 
-/// The extended resources that device classes stand for, by class.
+/// The extended resource of each device class.
 #[derive(Debug, Clone, Default)]
-pub struct DeviceClasses(BTreeMap<Str, Str>);
+pub struct DeviceClasses {
+    resources: BTreeMap<Str, Str>,
+    provided: BTreeSet<Str>,
+}
 
 impl DeviceClasses {
-    /// Of all device classes there are.
+    /// From all device classes.
     pub fn of<'c>(classes: impl Iterator<Item = &'c Value>) -> DeviceClasses {
         let stands_for = |class: &Value| {
             let resource = class.str_at(&["spec", "extendedResourceName"]).unwrap_or_default();
             (Str::new(meta::name(class)), Str::new(resource))
         };
-        DeviceClasses(classes.map(stands_for).collect())
+        let resources: BTreeMap<Str, Str> = classes.map(stands_for).collect();
+        DeviceClasses { provided: resources.values().cloned().collect(), resources }
     }
 
     fn resource_of(&self, class: &str) -> Option<&Str> {
-        self.0.get(class).filter(|resource| !resource.is_empty())
+        self.resources.get(class).filter(|resource| !resource.is_empty())
     }
 
     fn provides(&self, resource: &str) -> bool {
         let implicit = resource.strip_prefix("deviceclass.resource.kubernetes.io/");
-        implicit.is_some_and(|class| self.0.contains_key(class)) || self.0.values().any(|r| r == resource)
+        implicit.is_some_and(|class| self.resources.contains_key(class)) || self.provided.contains(resource)
     }
 }
 
-/// Whether a limit is about resource claims.
+/// True if a quota's resource name applies to resource claims.
 pub(super) fn knows_resource_claims(name: &str, classes: &DeviceClasses) -> bool {
     if name == RESOURCE_CLAIM_COUNT || name.ends_with(DEVICES) {
         return true;
@@ -122,7 +126,7 @@ pub(super) fn resource_claim(
     now: Timestamp,
 ) -> Item {
     let mut usage = devices(claim);
-    // The pod a claim was made for is charged already: the claim only carries out its requests.
+    // The pod that a claim was created for is charged already: the claim only fulfills its requests.
     let charged = owning_pod(claim, neighbours).map(|pod| pods::usage(&pod, now)).unwrap_or_default();
     for (name, quantity) in extended(&usage, classes) {
         let mut left = quantity;
@@ -137,7 +141,7 @@ pub(super) fn resource_claim(
     Item { usage, ..Item::default() }
 }
 
-/// The devices a claim may get at most, by class.
+/// The most devices that a claim can get, by class.
 fn devices(claim: &Value) -> ResourceList {
     let mut total = ResourceList::new();
     let of = |request: &Value| {
@@ -163,7 +167,7 @@ fn devices(claim: &Value) -> ResourceList {
     total
 }
 
-/// The same devices under the names of the extended resources they stand for.
+/// The same devices under the names of their extended resources.
 fn extended(devices: &ResourceList, classes: &DeviceClasses) -> Vec<(Str, Quantity)> {
     let mut names = Vec::new();
     for (name, amount) in devices {
@@ -196,7 +200,7 @@ fn owning_pod(claim: &Value, neighbours: &dyn Neighbours) -> Option<Value> {
     let known = pod.str_at(&["status", "extendedResourceClaimStatus", "resourceClaimName"]);
     match known {
         Some(name) => (name == meta::name(claim)).then_some(pod),
-        // The first claim made for a pod is the one it was charged for.
+        // The first claim that was created for a pod is the one that the pod was charged for.
         None => {
             let age = |claim: &Value| {
                 let made = claim.str_at(&["metadata", "creationTimestamp"]).unwrap_or_default().to_owned();
@@ -221,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    fn spelled(list: &ResourceList) -> String {
+    fn shown(list: &ResourceList) -> String {
         json::write_to_string(&resource_list::write(list))
     }
 
@@ -230,7 +234,7 @@ mod tests {
         let claim =
             value!({"spec": {"storageClassName": "gold", "resources": {"requests": {"storage": "1.5Gi"}}}});
         assert_eq!(
-            spelled(&volume_claim(&claim).usage),
+            shown(&volume_claim(&claim).usage),
             concat!(
                 r#"{"count/persistentvolumeclaims":"1","gold.storageclass.storage.k8s.io/persistentvolumeclaims":"1","#,
                 r#""gold.storageclass.storage.k8s.io/requests.storage":"1536Mi","persistentvolumeclaims":"1","requests.storage":"1536Mi"}"#
@@ -240,9 +244,9 @@ mod tests {
             "spec": {"resources": {"requests": {"storage": "500m"}}},
             "status": {"allocatedResources": {"storage": "2Gi"}},
         });
-        assert!(spelled(&volume_claim(&grown).usage).contains(r#""requests.storage":"2Gi""#));
+        assert!(shown(&volume_claim(&grown).usage).contains(r#""requests.storage":"2Gi""#));
         let fraction = value!({"spec": {"resources": {"requests": {"storage": "500m"}}}});
-        assert!(spelled(&volume_claim(&fraction).usage).contains(r#""requests.storage":"1""#));
+        assert!(shown(&volume_claim(&fraction).usage).contains(r#""requests.storage":"1""#));
         for name in ["requests.storage", "gold.storageclass.storage.k8s.io/requests.storage", CLAIM_COUNT] {
             assert!(knows_volume_claims(name), "{name}");
         }
@@ -261,10 +265,13 @@ mod tests {
         ]}}});
         let devices = devices(&claim);
         assert_eq!(
-            spelled(&devices),
+            shown(&devices),
             r#"{"gpu.deviceclass.resource.k8s.io/devices":"34","nic.deviceclass.resource.k8s.io/devices":"1"}"#
         );
-        let classes = DeviceClasses([("gpu".into(), "example.com/gpu".into())].into());
+        let classes = DeviceClasses::of(
+            [value!({"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}})]
+                .iter(),
+        );
         let names: Vec<_> =
             extended(&devices, &classes).into_iter().map(|(name, _)| name.to_string()).collect();
         assert_eq!(

@@ -1,4 +1,6 @@
-//! What a pod uses: itself while it is alive, and what its containers request and are limited to.
+//! The quota usage of a pod: its count, and the requests and limits of its containers until it has terminated.
+
+use std::collections::HashMap;
 
 use corten_api::{Str, Value};
 use jiff::{SignedDuration, Timestamp};
@@ -21,7 +23,7 @@ const KNOWN: [&str; 11] = [
     "limits.ephemeral-storage",
 ];
 
-/// A resource that every container must state once it is limited: its names in quotas, by list.
+/// The resources that every container must specify once a quota limits them: their names in quotas, by list.
 const MUST_STATE: [(&str, &str, &[&str]); 4] = [
     ("requests", "cpu", &["cpu", "requests.cpu"]),
     ("requests", "memory", &["memory", "requests.memory"]),
@@ -31,7 +33,7 @@ const MUST_STATE: [(&str, &str, &[&str]); 4] = [
 
 const DEVICE_CLASS: &str = "deviceclass.resource.kubernetes.io/";
 
-/// Whether a limit is about pods.
+/// True if a quota's resource name applies to pods.
 pub(super) fn knows(name: &str) -> bool {
     KNOWN.contains(&name)
         || name.starts_with("hugepages-")
@@ -39,17 +41,17 @@ pub(super) fn knows(name: &str) -> bool {
         || is_extended_request(name)
 }
 
-/// `requests.` and the name of an extended resource, such as a device's.
+/// True for `requests.` and the name of an extended resource, such as a device's.
 pub(super) fn is_extended_request(name: &str) -> bool {
     name.strip_prefix("requests.").is_some_and(|rest| is_extended(name) || rest.starts_with(DEVICE_CLASS))
 }
 
-/// Whether a resource is none of Kubernetes' own.
+/// True if a resource is not one of Kubernetes' own.
 fn is_extended(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/")
 }
 
-/// Whether a limit is one that every container must state.
+/// True if every container must specify a limited resource.
 pub fn must_be_stated(name: &str) -> bool {
     MUST_STATE.iter().any(|(_, _, names)| names.contains(&name))
 }
@@ -58,10 +60,10 @@ pub(super) fn item(pod: &Value, now: Timestamp) -> Item {
     Item { usage: usage(pod, now), facts: scopes::of_pod(pod), containers: containers(pod) }
 }
 
-/// Every stored pod is counted; only those that are not at their end take anything.
+/// The usage of a pod: every stored pod is counted; only those that have not terminated use resources.
 pub(super) fn usage(pod: &Value, now: Timestamp) -> ResourceList {
     let mut usage = ResourceList::from([(Str::new_static("count/pods"), number(1))]);
-    if is_over(pod, now) {
+    if is_terminated(pod, now) {
         return usage;
     }
     usage.insert(Str::new_static("pods"), number(1));
@@ -82,8 +84,8 @@ pub(super) fn usage(pod: &Value, now: Timestamp) -> ResourceList {
     usage
 }
 
-/// Whether a pod has ended, or should have gone by now: a lost node must not block its namespace.
-fn is_over(pod: &Value, now: Timestamp) -> bool {
+/// True if a pod has terminated, or its deletion grace period has passed: a lost node must not block its namespace.
+fn is_terminated(pod: &Value, now: Timestamp) -> bool {
     if matches!(pod.str_at(&["status", "phase"]), Some("Failed" | "Succeeded")) {
         return true;
     }
@@ -93,7 +95,7 @@ fn is_over(pod: &Value, now: Timestamp) -> bool {
     deleted.saturating_add(SignedDuration::from_secs(grace)).is_ok_and(|gone| now > gone)
 }
 
-/// While a pod is being resized it takes the most of what it asks for, was given and has.
+/// The requests of a pod: during a resize, the maximum of desired, allocated and actual resources.
 fn requests(pod: &Value) -> ResourceList {
     let mut lists: Vec<ResourceList> = Vec::new();
     let infeasible = is_resize_infeasible(pod);
@@ -101,18 +103,20 @@ fn requests(pod: &Value) -> ResourceList {
         lists.push(resource_list::of_containers(pod, "requests"));
     }
     if has_container_statuses(pod) {
+        let statuses = statuses(pod);
+        let status = |container: &Value| statuses.get(name(container)).copied();
         let spec = |container: &Value| match infeasible {
             true => ResourceList::new(),
             false => resource_list::read(container.at(&["resources", "requests"])),
         };
         lists.push(resource_list::together(pod, |container| {
-            match status(pod, container).and_then(|s| s.get("allocatedResources")) {
+            match status(container).and_then(|s| s.get("allocatedResources")) {
                 Some(allocated) => resource_list::read(Some(allocated)),
                 None => spec(container),
             }
         }));
         lists.push(resource_list::together(pod, |container| {
-            let status = status(pod, container);
+            let status = status(container);
             let actual = status.and_then(|s| s.at(&["resources", "requests"]));
             match actual.or_else(|| status.and_then(|s| s.get("allocatedResources"))) {
                 Some(actual) => resource_list::read(Some(actual)),
@@ -130,8 +134,9 @@ fn limits(pod: &Value) -> ResourceList {
         lists.push(resource_list::of_containers(pod, "limits"));
     }
     if has_container_statuses(pod) {
+        let statuses = statuses(pod);
         lists.push(resource_list::together(pod, |container| {
-            let actual = status(pod, container).and_then(|s| s.at(&["resources", "limits"]));
+            let actual = statuses.get(name(container)).and_then(|s| s.at(&["resources", "limits"]));
             match actual {
                 Some(actual) => resource_list::read(Some(actual)),
                 None if infeasible => ResourceList::new(),
@@ -164,12 +169,19 @@ fn name(item: &Value) -> &str {
     item.str_at(&["name"]).unwrap_or_default()
 }
 
-fn status<'a>(pod: &'a Value, container: &Value) -> Option<&'a Value> {
-    let lists = ["containerStatuses", "initContainerStatuses"];
-    lists.into_iter().flat_map(|list| pod.items_at(&["status", list])).find(|s| name(s) == name(container))
+/// The statuses of a pod's containers by name; the first of several with one name.
+fn statuses(pod: &Value) -> HashMap<&str, &Value> {
+    let mut statuses = HashMap::new();
+    for list in ["containerStatuses", "initContainerStatuses"] {
+        for status in pod.items_at(&["status", list]) {
+            statuses.entry(name(status)).or_insert(status);
+        }
+    }
+    statuses
 }
 
-/// The containers of a pod with what they state of what they may have to; none if the pod states its own.
+/// The containers of a pod with the resources that they specify of those in `MUST_STATE`; none if the pod has pod-level
+/// resources.
 fn containers(pod: &Value) -> Vec<(Str, Vec<&'static str>)> {
     let own = ["requests", "limits"].into_iter().any(|list| {
         let list = pod.at(&["spec", "resources", list]).and_then(Value::as_object);
@@ -193,13 +205,13 @@ mod tests {
 
     use super::*;
 
-    fn spelled(pod: &Value) -> String {
+    fn shown(pod: &Value) -> String {
         let now = corten_api::time::parse("2030-01-01T00:00:00Z").unwrap();
         json::write_to_string(&resource_list::write(&usage(pod, now)))
     }
 
     #[test]
-    fn what_limits_are_about_pods() {
+    fn resource_names_of_pods() {
         let table = [
             ("pods", true),
             ("requests.nvidia.com/gpu", true),
@@ -216,13 +228,13 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_takes_what_its_containers_ask_for() {
+    fn a_pod_uses_the_requests_of_its_containers() {
         let pod = value!({"spec": {"containers": [{"resources": {
             "requests": {"cpu": "1", "nvidia.com/gpu": "2", "hugepages-2Mi": "4Mi"},
             "limits": {"cpu": "2", "memory": "1Gi"},
         }}]}});
         assert_eq!(
-            spelled(&pod),
+            shown(&pod),
             concat!(
                 r#"{"count/pods":"1","cpu":"1","hugepages-2Mi":"4Mi","limits.cpu":"2","limits.memory":"1Gi","pods":"1","#,
                 r#""requests.cpu":"1","requests.hugepages-2Mi":"4Mi","requests.nvidia.com/gpu":"2"}"#
@@ -231,36 +243,36 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_at_its_end_takes_nothing() {
+    fn a_terminated_pod_uses_no_resources() {
         let over = [
             value!({"status": {"phase": "Succeeded"}}),
             value!({"metadata": {"deletionTimestamp": "2029-12-31T23:59:00Z", "deletionGracePeriodSeconds": 30}}),
         ];
         for pod in over {
-            assert_eq!(spelled(&pod), r#"{"count/pods":"1"}"#, "{pod:?}");
+            assert_eq!(shown(&pod), r#"{"count/pods":"1"}"#, "{pod:?}");
         }
         let going = value!({"metadata": {"deletionTimestamp": "2029-12-31T23:59:50Z", "deletionGracePeriodSeconds": 30}});
-        assert_eq!(spelled(&going), r#"{"count/pods":"1","pods":"1"}"#);
+        assert_eq!(shown(&going), r#"{"count/pods":"1","pods":"1"}"#);
     }
 
     #[test]
-    fn a_pod_being_resized_takes_the_most_of_all() {
+    fn a_pod_during_a_resize_uses_the_maximum() {
         let mut pod = value!({
             "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
             "status": {"containerStatuses": [
                 {"name": "c", "allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "3"}}},
             ]},
         });
-        assert!(spelled(&pod).contains(r#""requests.cpu":"3""#));
+        assert!(shown(&pod).contains(r#""requests.cpu":"3""#));
         pod.set(
             &["status", "containerStatuses"],
             vec![value!({"name": "c", "allocatedResources": {"cpu": "500m"}})],
         );
-        assert!(spelled(&pod).contains(r#""requests.cpu":"1""#));
+        assert!(shown(&pod).contains(r#""requests.cpu":"1""#));
         pod.set(
             &["status", "conditions"],
             vec![value!({"type": "PodResizePending", "reason": "Infeasible"})],
         );
-        assert!(spelled(&pod).contains(r#""requests.cpu":"500m""#));
+        assert!(shown(&pod).contains(r#""requests.cpu":"500m""#));
     }
 }

@@ -1,11 +1,11 @@
-//! Which objects a quota with scopes is about.
+//! The scopes of quotas, and the objects that they match.
 
 use corten_api::{Str, Value};
 
-/// What scopes ask of an object.
+/// The properties of an object that scopes match.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Facts {
-    /// Of no interest to any scope: a quota that has one is not about it.
+    /// An object that no scope matches.
     #[default]
     Nothing,
     Pod {
@@ -14,7 +14,7 @@ pub enum Facts {
         priority_class: Str,
         crosses_namespaces: bool,
     },
-    /// The attribute classes a volume claim has, wants or is getting.
+    /// The current, desired and pending attribute classes of a volume claim.
     VolumeClaim {
         attributes_classes: Vec<Str>,
     },
@@ -28,7 +28,7 @@ pub struct Scope {
     values: Vec<Str>,
 }
 
-/// The scopes of a quota; all of them must hold.
+/// The scopes of a quota; all of them must match.
 fn of_quota(quota: &Value) -> Vec<Scope> {
     let text = |value: &Value| Str::new(value.as_str().unwrap_or_default());
     let plain = quota.items_at(&["spec", "scopes"]).iter().map(|scope| Scope {
@@ -48,7 +48,7 @@ fn of_quota(quota: &Value) -> Vec<Scope> {
 }
 
 impl Scope {
-    /// The scopes of a quota; it is about what all of them hold for.
+    /// The scopes of a quota, which applies to objects that match all of them.
     pub fn all(quota: &Value) -> Vec<Scope> {
         of_quota(quota)
     }
@@ -85,7 +85,7 @@ impl Scope {
     }
 }
 
-/// Whether a pod will end by itself at a given time.
+/// True if a pod has an active deadline.
 pub fn is_terminating(pod: &Value) -> bool {
     pod.int_at(&["spec", "activeDeadlineSeconds"]).is_some_and(|seconds| seconds >= 0)
 }
@@ -99,7 +99,7 @@ pub(super) fn of_pod(pod: &Value) -> Facts {
     }
 }
 
-/// Whether a pod's affinity looks at pods of other namespaces.
+/// True if a pod's affinity selects pods of other namespaces.
 fn crosses_namespaces(pod: &Value) -> bool {
     let crosses =
         |term: &Value| !term.items_at(&["namespaces"]).is_empty() || term.get("namespaceSelector").is_some();

@@ -1,4 +1,4 @@
-//! How each resource is measured, and what of it quotas know.
+//! The measurement of each resource, and the names in quotas that apply to it.
 
 use corten_api::quantity::{Format, Quantity};
 use corten_api::{Str, Value};
@@ -10,7 +10,7 @@ use crate::pods;
 use crate::resource_list::{Amount, ResourceList};
 use crate::scopes::Facts;
 
-/// Never counted: they are not stored, or never were counted.
+/// Resources that are never counted: they are not stored, or upstream does not count them.
 const IGNORED: [(&str, &str); 10] = [
     ("", "bindings"),
     ("", "componentstatuses"),
@@ -24,24 +24,24 @@ const IGNORED: [(&str, &str); 10] = [
     ("authorization.k8s.io", "selfsubjectrulesreviews"),
 ];
 
-/// Counted under their plain name too, as they were before everything could be counted.
+/// Resources that are also counted under their plain name, as before generic counts existed.
 const PLAIN_COUNTS: [&str; 4] = ["configmaps", "resourcequotas", "replicationcontrollers", "secrets"];
 
 const SERVICES: [&str; 4] = ["count/services", "services", "services.nodeports", "services.loadbalancers"];
 
-/// How a resource is measured.
+/// The measurement of a resource.
 #[derive(Debug, Clone)]
 pub enum Measure {
     Pods,
     Services,
     VolumeClaims,
     ResourceClaims(DeviceClasses),
-    /// By number, under these names.
+    /// By object count, under these names.
     Count(Vec<String>),
 }
 
 impl Measure {
-    /// How a resource is measured. Device classes are asked for only if they matter.
+    /// The measurement of a resource. Device classes are read only if they matter.
     pub fn of(group: &str, resource: &str, classes: impl FnOnce() -> DeviceClasses) -> Measure {
         match (group, resource) {
             ("", "pods") => Measure::Pods,
@@ -52,7 +52,7 @@ impl Measure {
         }
     }
 
-    /// What one object uses.
+    /// The usage of one object.
     pub fn item(&self, object: &Value, neighbours: &dyn Neighbours, now: Timestamp) -> Item {
         match self {
             Measure::Pods => pods::item(object, now),
@@ -66,7 +66,7 @@ impl Measure {
         }
     }
 
-    /// Whether a limit on something is about what is measured this way.
+    /// True if a quota's resource name applies to this measurement.
     pub fn knows(&self, name: &str) -> bool {
         match self {
             Measure::Pods => pods::knows(name),
@@ -78,23 +78,22 @@ impl Measure {
     }
 }
 
-/// One state of an object, as quotas see it.
+/// The usage of one state of an object.
 #[derive(Debug, Clone, Default)]
 pub struct Item {
     pub usage: ResourceList,
     pub facts: Facts,
-    /// The containers of a pod, with what of cpu and memory each of them states; none if the pod itself
-    /// does.
+    /// The containers of a pod, with the cpu and memory that each specifies; none if the pod has pod-level resources.
     pub containers: Vec<(Str, Vec<&'static str>)>,
 }
 
-/// What is in the same namespace as an object that is measured.
+/// The other objects in the namespace of a measured object.
 pub trait Neighbours {
     fn pod(&self, name: &str) -> Option<Value>;
     fn resource_claims(&self) -> Vec<Value>;
 }
 
-/// Whether a resource is counted at all.
+/// True if a resource is counted.
 pub fn is_counted(group: &str, resource: &str) -> bool {
     !IGNORED.contains(&(group, resource))
 }
@@ -111,7 +110,7 @@ pub(super) fn number(count: usize) -> Amount {
     Quantity::new(i64::try_from(count).unwrap_or(i64::MAX), Format::DecimalSi).into()
 }
 
-/// A service counts as one, and its ports as those it takes on every node.
+/// The usage of a service: one, and its node ports.
 fn of_service(service: &Value) -> ResourceList {
     let ports = service.items_at(&["spec", "ports"]);
     let stated = || ports.iter().filter(|p| p.int_at(&["nodePort"]).unwrap_or(0) != 0).count();
@@ -137,7 +136,7 @@ mod tests {
     use crate::resource_list;
 
     #[test]
-    fn services_count_by_their_ports() {
+    fn services_use_node_ports() {
         let service = |kind: &str, allocate: Option<bool>| {
             let mut service = value!({"spec": {"type": kind, "ports": [{"nodePort": 30001}, {}, {}]}});
             if let Some(allocate) = allocate {
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_can_be_counted() {
+    fn all_resources_can_be_counted() {
         assert_eq!(count_names("", "secrets"), ["count/secrets", "secrets"]);
         assert_eq!(count_names("", "endpoints"), ["count/endpoints"]);
         assert_eq!(count_names("apps", "deployments"), ["count/deployments.apps"]);

@@ -1,7 +1,7 @@
-//! The shape of a controller: four parts, of which only `observe` sees anything outside its arguments.
+//! The `Controller` trait: four parts, of which only `observe` reads anything outside its arguments.
 //!
-//! What no cache holds, such as the scale of any kind or metrics, a controller asks for by path before it plans; the
-//! requests are made for it.
+//! State that no cache holds, such as the scale of any kind or metrics, is requested by path before `plan`; the manager
+//! makes those requests.
 
 use std::time::Duration;
 
@@ -13,68 +13,67 @@ use jiff::Timestamp;
 use crate::{Plan, Queue, Report};
 
 pub trait Controller: Send + Sync + 'static {
-    /// A snapshot of the part of the world that matters for one key.
+    /// A snapshot of the state that matters for one key.
     type World: Send + Sync;
 
-    /// As `--controllers`, metrics and logs call it.
+    /// The name of the controller in `--controllers`, metrics and logs.
     fn name(&self) -> &'static str;
 
-    /// The service account whose rights it has; most are called as their controllers are. Empty for the rights of the
-    /// manager itself.
+    /// The service account whose permissions it has; by default the name of the controller. Empty for the identity of
+    /// the manager itself.
     fn account(&self) -> &'static str {
         self.name()
     }
 
-    /// As metrics call its queue; a controller of several parts has one for each.
+    /// The name of its queue in metrics; a controller of several parts has one for each.
     fn queue(&self) -> &'static str {
         self.name()
     }
 
-    /// Which kinds it follows, and which of its keys a change of one of them concerns.
+    /// The kinds it watches, each with the keys that a change concerns.
     fn watches(&self) -> Vec<Watch>;
 
     /// Reads what matters for a key from the caches. No requests, no clock.
     fn observe(&self, caches: &Caches, key: &Key) -> Self::World;
 
-    /// The paths that have to be read before a plan can be made. Asked again with what was learned, until there
-    /// are none. Pure.
+    /// The paths to be read before `plan`. Called again after `learn`, until it returns none. Pure.
     fn ask(&self, world: &Self::World) -> Vec<String> {
         let _ = world;
         Vec::new()
     }
 
-    /// Takes in what was read at a path. Pure.
+    /// Stores the response of a path in the world. Pure.
     fn learn(&self, world: &mut Self::World, path: &str, answer: Result<Value, Error>) {
         let _ = (world, path, answer);
     }
 
-    /// What is to be done. Pure.
+    /// The desired actions. Pure.
     fn plan(&self, key: &Key, world: &Self::World, now: Timestamp) -> Plan;
 
-    /// What is to be done about what became of a plan: conditions and events that depend on it. Pure.
+    /// The actions that depend on the outcome of a plan, such as conditions and events. Pure.
     fn conclude(&self, key: &Key, world: &Self::World, report: &Report, now: Timestamp) -> Plan {
         let _ = (key, world, report, now);
         Plan::done()
     }
 
-    /// How long changes of a kind are collected before what they concern is looked at.
+    /// The time for which changes of a kind are collected before their keys are queued.
     fn settle(&self, kind: &Kind) -> Duration {
         let _ = kind;
         Duration::ZERO
     }
 
-    /// How long a key waits after failures.
+    /// The backoff of a key after failures.
     fn retry(&self) -> Backoff {
         Queue::RETRY
     }
 
-    /// How many keys are worked on at a time.
+    /// The number of keys that are reconciled concurrently.
     fn workers(&self) -> usize {
         5
     }
 }
 
-/// One kind that a controller follows.
+/// A kind that a controller watches.
 pub struct Watch {
     pub kind: &'static Kind,
     /// Adds the keys that a change concerns.
@@ -82,12 +81,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The objects a controller is about.
+    /// The objects that the controller reconciles.
     pub fn own(kind: &'static Kind) -> Watch {
         Watch { kind, keys: |_, change, keys| keys.push(change.object().key.clone()) }
     }
 
-    /// Objects that are only looked up: their changes concern nobody.
+    /// Objects that are only looked up: their changes queue no key.
     pub fn lookup(kind: &'static Kind) -> Watch {
         Watch { kind, keys: |_, _, _| {} }
     }

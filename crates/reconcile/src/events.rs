@@ -1,5 +1,5 @@
-//! Events: what parts of a cluster tell people. Recording never waits and never fails; equal events are counted
-//! in one object, as upstream does.
+//! The event recorder. Recording never waits and never fails; equal events are counted in one Event object, as upstream
+//! does.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,11 +15,11 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// How many events may wait to be written; more are dropped.
-const WAITING: usize = 10_000;
-/// How many are written at once.
-const AT_ONCE: usize = 8;
-/// How long an event is remembered to be counted instead of repeated.
+/// The number of events that may wait to be written; further ones are dropped.
+const MAX_PENDING: usize = 10_000;
+/// The number of events that are written concurrently.
+const CONCURRENCY: usize = 8;
+/// The time for which an Event is remembered, so that equal events are counted in it.
 const REMEMBERED: Duration = Duration::from_secs(600);
 const MAX_REMEMBERED: usize = 4096;
 
@@ -29,20 +29,19 @@ pub enum EventKind {
     Warning,
 }
 
-/// One thing to tell about an object.
+/// An event about an object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
     pub kind: EventKind,
     pub reason: Cow<'static, str>,
     pub message: String,
-    /// Who tells it, as `kubectl describe` shows.
+    /// The reporting component, as `kubectl describe` shows it.
     pub component: Str,
-    /// The node that it is told on; empty for what is on none in particular.
+    /// The node that reports it; empty for events of no particular node.
     pub host: Str,
-    /// Whom it is about, as an object reference.
+    /// The involved object, as an object reference.
     pub about: Value,
-    /// What was being done, for those who tell it in the newer way: with a time to the microsecond, and repeated as a
-    /// series.
+    /// The action, for events of the events.k8s.io style: with a time in microseconds, and repeated as a series.
     pub action: Option<&'static str>,
 }
 
@@ -75,9 +74,9 @@ impl Event {
 }
 
 impl Event {
-    /// Tells what was being done, in the newer way.
+    /// Sets the action, and with it the events.k8s.io style.
     #[must_use]
-    pub fn while_doing(mut self, action: &'static str) -> Event {
+    pub fn with_action(mut self, action: &'static str) -> Event {
         self.action = Some(action);
         self
     }
@@ -108,7 +107,7 @@ pub struct Recorder {
 
 impl Recorder {
     pub(crate) fn start(client: &Client, clock: Clock, tasks: &mut JoinSet<()>) -> Recorder {
-        let (events, taken) = mpsc::channel(WAITING);
+        let (events, taken) = mpsc::channel(MAX_PENDING);
         let waiting = Arc::new(AtomicUsize::new(0));
         let writer = Writer { client: client.without_answers(), clock, known: HashMap::new(), stamp: 0 };
         tasks.spawn(writer.run(taken, waiting.clone()));
@@ -119,7 +118,7 @@ impl Recorder {
         self.waiting.fetch_add(1, Ordering::AcqRel);
         if self.events.try_send(event).is_err() {
             self.waiting.fetch_sub(1, Ordering::AcqRel);
-            tracing::debug!("too many events wait; one is dropped");
+            tracing::debug!("event queue is full; dropping event");
         }
     }
 
@@ -128,9 +127,9 @@ impl Recorder {
     }
 }
 
-/// What makes two events the same.
+/// The fields in which equal events agree.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Sameness {
+struct EventKey {
     component: Str,
     kind: EventKind,
     reason: Cow<'static, str>,
@@ -138,10 +137,10 @@ struct Sameness {
     about: [Str; 3],
 }
 
-impl Sameness {
-    fn of(event: &Event) -> Sameness {
+impl EventKey {
+    fn of(event: &Event) -> EventKey {
         let text = |key: &str| Str::new(event.about.str_at(&[key]).unwrap_or_default());
-        Sameness {
+        EventKey {
             component: event.component.clone(),
             kind: event.kind,
             reason: event.reason.clone(),
@@ -151,14 +150,14 @@ impl Sameness {
     }
 }
 
-/// How an event is told: counted in an object that is there, or else as a new one.
+/// The write of one event: a patch of the Event that counts it, or else a new one.
 struct Writing {
-    same: Sameness,
+    same: EventKey,
     counted: Option<(Key, Patch)>,
     new: Value,
 }
 
-struct Known {
+struct Recorded {
     key: Key,
     count: i64,
     last: Timestamp,
@@ -167,13 +166,13 @@ struct Known {
 struct Writer {
     client: Client,
     clock: Clock,
-    known: HashMap<Sameness, Known>,
-    /// What the last name ended with: two events of one moment have names of their own.
+    known: HashMap<EventKey, Recorded>,
+    /// The suffix of the last name: two events of one moment get different names.
     stamp: i128,
 }
 
 impl Writer {
-    /// Writes what is recorded, until nobody records any more.
+    /// Writes recorded events until the recorder is dropped.
     async fn run(mut self, mut events: mpsc::Receiver<Event>, waiting: Arc<AtomicUsize>) {
         let mut next = None;
         loop {
@@ -183,11 +182,11 @@ impl Writer {
             };
             let Some(first) = first else { return };
             let mut batch = vec![self.plan(&first)];
-            while batch.len() < AT_ONCE
+            while batch.len() < CONCURRENCY
                 && let Ok(event) = events.try_recv()
             {
-                // What is counted in an object has to wait for the object.
-                if batch.iter().any(|writing| writing.same == Sameness::of(&event)) {
+                // An equal event has to wait until the Event that counts it is created.
+                if batch.iter().any(|writing| writing.same == EventKey::of(&event)) {
                     next = Some(event);
                     break;
                 }
@@ -201,8 +200,8 @@ impl Writer {
 
     fn plan(&mut self, event: &Event) -> Writing {
         let now = self.clock.now();
-        let same = Sameness::of(event);
-        self.forget(now);
+        let same = EventKey::of(event);
+        self.evict_old(now);
         let counted = self.known.get_mut(&same).map(|known| {
             known.count += 1;
             known.last = now;
@@ -218,16 +217,16 @@ impl Writer {
         Writing { same, counted, new: object(event, now, self.stamp) }
     }
 
-    /// Writes events side by side; they are about different things.
+    /// Writes events concurrently; no two of them are equal.
     async fn write(&mut self, batch: Vec<Writing>) {
         let now = self.clock.now();
-        let written = batch.into_iter().map(|writing| tell(&self.client, writing));
+        let written = batch.into_iter().map(|writing| write_event(&self.client, writing));
         for (same, key) in join_all(written).await.into_iter().flatten() {
-            self.known.insert(same, Known { key, count: 1, last: now });
+            self.known.insert(same, Recorded { key, count: 1, last: now });
         }
     }
 
-    fn forget(&mut self, now: Timestamp) {
+    fn evict_old(&mut self, now: Timestamp) {
         if self.known.len() >= MAX_REMEMBERED {
             self.known.retain(|_, known| now.duration_since(known.last).unsigned_abs() < REMEMBERED);
         }
@@ -237,8 +236,8 @@ impl Writer {
     }
 }
 
-/// Tells of one event; the object it is now counted in, if that is new.
-async fn tell(client: &Client, writing: Writing) -> Option<(Sameness, Key)> {
+/// Writes one event. Returns the Event that now counts it, if that is new.
+async fn write_event(client: &Client, writing: Writing) -> Option<(EventKey, Key)> {
     if let Some((key, patch)) = &writing.counted
         && client.patch(&kinds::EVENTS, key, patch, "").await.is_ok()
     {
@@ -247,16 +246,16 @@ async fn tell(client: &Client, writing: Writing) -> Option<(Sameness, Key)> {
     match client.create(&kinds::EVENTS, &writing.new).await {
         Ok(_) => Some((writing.same, Key::of(&writing.new))),
         Err(error) => {
-            tracing::debug!(%error, reason = %writing.same.reason, "event could not be written");
+            tracing::debug!(err = %error, reason = %writing.same.reason, "cannot write event; dropping it");
             None
         }
     }
 }
 
-/// The object of a first event.
+/// The Event object of a first occurrence.
 fn object(event: &Event, now: Timestamp, stamp: i128) -> Value {
     let about = |key: &str| event.about.str_at(&[key]).unwrap_or_default();
-    // Events about what has no namespace live in the default one.
+    // Events about cluster-scoped objects live in the default namespace.
     let namespace = if about("namespace").is_empty() { "default" } else { about("namespace") };
     let name = format!("{}.{:x}", about("name"), stamp);
     let kind = match event.kind {
@@ -297,3 +296,6 @@ fn host_name() -> &'static str {
     });
     &NAME
 }
+
+#[cfg(test)]
+mod tests;

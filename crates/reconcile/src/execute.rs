@@ -1,4 +1,4 @@
-//! Does what plans say. The only place where controllers' requests are made.
+//! Executes plans. The only place where requests of controllers are made.
 
 use corten_api::{Value, meta};
 use corten_client::{Cache, Caches, Client, Error, Key, Kind};
@@ -6,23 +6,23 @@ use futures_util::future::join_all;
 
 use crate::{Action, Outcome, Plan, Report, Step};
 
-/// Something that was written and has to be seen before the next look.
+/// A write that the caches have to show before the next reconcile of its key.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Written {
-    /// This version of a kind's objects.
+    /// The cache of a kind has to reach this version.
     Version(&'static Kind, u64),
-    /// That an object is gone or going.
+    /// The object has to be deleted or terminating.
     Gone(&'static Kind, Key, String),
 }
 
-/// Does a plan as far as it goes.
+/// Executes the steps of a plan in order, up to and including the first that fails.
 pub(crate) async fn execute(client: &Client, plan: &Plan) -> Report {
     let mut report = Report::default();
     for step in &plan.steps {
         let before = report.outcomes.len();
         match step {
             Step::One(action) => {
-                let outcome = match carried_on(action, &report) {
+                let outcome = match with_written_version(action, &report) {
                     Some(newer) => Outcome { action: action.clone(), ..perform(client, &newer).await },
                     None => perform(client, action).await,
                 };
@@ -45,8 +45,9 @@ pub(crate) async fn execute(client: &Client, plan: &Plan) -> Report {
     report
 }
 
-/// An update of what this plan has updated already goes on from what came of that: a spec and then a status.
-fn carried_on(action: &Action, report: &Report) -> Option<Action> {
+/// If this plan has updated the same object before, the action with the version that came of it: a spec and then a
+/// status.
+fn with_written_version(action: &Action, report: &Report) -> Option<Action> {
     let Action::Update { kind, object, subresource } = action else { return None };
     let (key, version) = (Key::of(object), meta::resource_version(object));
     let newer =
@@ -98,7 +99,7 @@ async fn perform(client: &Client, action: &Action) -> Outcome {
         Action::Update { kind, object, subresource } => client.update(kind, object, subresource).await,
         Action::Patch { kind, key, patch, subresource } => client.patch(kind, key, patch, subresource).await,
         Action::Delete { kind, key, options } => match client.delete(kind, key, options).await {
-            // What was to be gone is gone.
+            // The object is gone, as desired.
             Err(error) if error.is_not_found() => Ok(Value::Null),
             result => result,
         },
@@ -110,7 +111,7 @@ async fn perform(client: &Client, action: &Action) -> Outcome {
     Outcome { action: action.clone(), result }
 }
 
-/// What the caches have to show before the same key is looked at again.
+/// The writes that the caches have to show before the same key is reconciled again.
 pub(crate) fn written(report: &Report) -> Vec<Written> {
     report.outcomes.iter().filter_map(written_by).collect()
 }
@@ -132,8 +133,8 @@ fn written_by(outcome: &Outcome) -> Option<Written> {
     }
 }
 
-/// Waits until the caches show what was written.
-pub(crate) async fn seen(caches: &Caches, written: &Written) {
+/// Waits until the caches show a write.
+pub(crate) async fn wait_for(caches: &Caches, written: &Written) {
     match written {
         Written::Version(kind, version) => {
             caches.of(kind).until(|cache| cache.revision() >= *version).await;
@@ -148,31 +149,10 @@ pub(crate) async fn seen(caches: &Caches, written: &Written) {
     }
 }
 
-/// Whether trying again soon makes sense without anybody being told.
-pub(crate) fn is_ordinary(error: &Error) -> bool {
+/// True for errors that a retry resolves and that need no log line.
+pub(crate) fn is_retryable(error: &Error) -> bool {
     error.is_conflict() || error.already_exists() || error.is_not_found()
 }
 
 #[cfg(test)]
-mod tests {
-    use corten_api::value;
-    use corten_client::kinds;
-
-    use super::*;
-
-    #[test]
-    fn an_update_goes_on_from_the_one_before() {
-        let claim =
-            |version: &str| value!({"metadata": {"name": "c", "namespace": "n", "resourceVersion": version}});
-        let update = |version, subresource| Action::Update {
-            kind: &kinds::PERSISTENT_VOLUME_CLAIMS,
-            object: claim(version),
-            subresource,
-        };
-        let written = Outcome { action: update("4", ""), result: Ok(claim("9")) };
-        let report = Report { outcomes: vec![written] };
-        assert_eq!(carried_on(&update("4", "status"), &report), Some(update("9", "status")));
-        assert_eq!(carried_on(&update("3", "status"), &report), None, "it was read at another time");
-        assert_eq!(carried_on(&update("4", ""), &Report::default()), None);
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! Leader election: one of several processes holds a Lease and works; the others wait for it to lapse.
+//! Leader election: one of several processes holds a Lease and works; the others wait until it expires.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use corten_base::Clock;
 use corten_client::{Client, Key, kinds};
 use jiff::Timestamp;
 
-/// What is elected, and how patiently.
+/// The parameters of an election.
 #[derive(Debug, Clone)]
 pub struct Election {
-    /// The Lease.
+    /// The key of the Lease.
     pub key: Key,
-    /// Who stands for election.
+    /// The identity of this candidate.
     pub identity: String,
     pub lease: Duration,
     pub renew: Duration,
@@ -20,20 +20,20 @@ pub struct Election {
 }
 
 impl Election {
-    /// With upstream's patience.
+    /// An election with upstream's durations.
     pub fn new(key: Key, identity: String) -> Election {
         let seconds = Duration::from_secs;
         Election { key, identity, lease: seconds(15), renew: seconds(10), retry: seconds(2) }
     }
 }
 
-/// The lease as somebody without it sees it: when it last changed, by one's own clock.
-struct Seen {
+/// The Lease as another candidate observed it, and when it last changed by this process's clock.
+struct Observed {
     object: Value,
     at: Timestamp,
 }
 
-/// Held leadership.
+/// The leadership of this process.
 pub struct Leadership {
     client: Client,
     clock: Clock,
@@ -42,18 +42,18 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    /// Waits until this process leads.
+    /// Waits until this process is the leader.
     pub async fn acquire(client: Client, clock: Clock, election: Election) -> Leadership {
-        let mut seen: Option<Seen> = None;
+        let mut seen: Option<Observed> = None;
         loop {
-            if let Some(lease) = attempt(&client, &clock, &election, &mut seen).await {
+            if let Some(lease) = try_acquire(&client, &clock, &election, &mut seen).await {
                 return Leadership { client, clock, election, lease };
             }
             clock.sleep(election.retry).await;
         }
     }
 
-    /// Keeps the lease; returns when it is lost.
+    /// Renews the lease; returns when it is lost.
     pub async fn hold(mut self) {
         let mut renewed = self.clock.now();
         loop {
@@ -66,7 +66,7 @@ impl Leadership {
                     renewed = now;
                 }
                 Err(error) => {
-                    tracing::warn!(lease = %self.election.key, %error, "lease could not be renewed");
+                    tracing::warn!(lease = %self.election.key, err = %error, "cannot renew leader election lease; retrying");
                     if now.duration_since(renewed).unsigned_abs() >= self.election.renew {
                         return;
                     }
@@ -86,12 +86,12 @@ fn holder(lease: &Value) -> &str {
     lease.str_at(&["spec", "holderIdentity"]).unwrap_or_default()
 }
 
-/// The lease, if it could be had.
-async fn attempt(
+/// Acquires the lease if it is free or expired.
+async fn try_acquire(
     client: &Client,
     clock: &Clock,
     election: &Election,
-    seen: &mut Option<Seen>,
+    seen: &mut Option<Observed>,
 ) -> Option<Value> {
     let now = clock.now();
     let current = match client.get(&kinds::LEASES, &election.key).await {
@@ -101,14 +101,14 @@ async fn attempt(
             return client.create(&kinds::LEASES, &held(&fresh, election, now, true)).await.ok();
         }
         Err(error) => {
-            tracing::warn!(lease = %election.key, %error, "lease could not be read");
+            tracing::warn!(lease = %election.key, err = %error, "cannot read leader election lease; retrying");
             return None;
         }
     };
     let unchanged =
         seen.as_ref().is_some_and(|s| meta::resource_version(&s.object) == meta::resource_version(&current));
     if !unchanged {
-        *seen = Some(Seen { object: current.clone(), at: now });
+        *seen = Some(Observed { object: current.clone(), at: now });
     }
     let at = seen.as_ref().map_or(now, |seen| seen.at);
     let lapsed = now.duration_since(at).unsigned_abs() >= election.lease;
@@ -116,15 +116,15 @@ async fn attempt(
     if !free && !lapsed {
         return None;
     }
-    let changes_hands = holder(&current) != election.identity;
-    client.update(&kinds::LEASES, &held(&current, election, now, changes_hands), "").await.ok()
+    let is_transition = holder(&current) != election.identity;
+    client.update(&kinds::LEASES, &held(&current, election, now, is_transition), "").await.ok()
 }
 
-/// The lease held by this process.
-fn held(lease: &Value, election: &Election, now: Timestamp, changes_hands: bool) -> Value {
+/// The lease as held by this process.
+fn held(lease: &Value, election: &Election, now: Timestamp, is_transition: bool) -> Value {
     let mut lease = lease.clone();
     let now = time::format_micro(now);
-    if changes_hands {
+    if is_transition {
         let transitions = lease.int_at(&["spec", "leaseTransitions"]);
         let taken = transitions.map_or(0, |count| count + 1);
         lease.set(&["spec"], value!({"acquireTime": (now.clone()), "leaseTransitions": (taken)}));
@@ -134,3 +134,6 @@ fn held(lease: &Value, election: &Election, now: Timestamp, changes_hands: bool)
     lease.set(&["spec", "renewTime"], now);
     lease
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,7 @@
-//! Runs controllers. A controller says what it watches, what it sees and what should be done; everything else
-//! happens here, once for all of them: queues with rate limits, the requests, waiting until the caches have seen
-//! what was written, events, leader election.
+//! Runs controllers. A controller declares what it watches, observes and plans; everything else happens here, once for
+//! all of them: queues with backoff, the requests, waiting for the caches, events, leader election.
 //!
-//! Never in here: what any particular controller wants.
+//! Never in here: the logic of a particular controller.
 
 mod controller;
 mod events;
@@ -13,6 +12,8 @@ mod metrics;
 mod plan;
 mod queue;
 mod selection;
+#[cfg(test)]
+mod testing;
 
 pub use controller::{Controller, Watch};
 pub use events::{Event, EventKind, Recorder};

@@ -1,4 +1,4 @@
-//! Runs controllers until it is dropped: each has a queue, fed by the caches, and a few workers.
+//! The manager: runs controllers until it is dropped. Each has a queue, fed by the caches, and a few workers.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -16,10 +16,10 @@ use crate::events::Recorder;
 use crate::execute::{self, Written};
 use crate::{Controller, Plan, Queue, Selection, metrics};
 
-/// How long a cache may take to show what was written before it is believed anyway.
+/// The longest wait for a cache to show a write; after that the reconcile proceeds with a stale cache.
 const STALE: Duration = Duration::from_secs(5);
 
-/// A client in the identity of one controller.
+/// Returns the client with the identity of a controller.
 pub type ClientFor = Box<dyn Fn(&'static str) -> Client + Send + Sync>;
 
 pub struct Manager {
@@ -34,7 +34,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// The client is what caches and events go through; each controller has its own besides.
+    /// Caches and events use `client`; each controller has a client of its own.
     pub fn new(client: Client, client_for: ClientFor, clock: Clock) -> Manager {
         let mut tasks = JoinSet::new();
         let recorder = Recorder::start(&client, clock.clone(), &mut tasks);
@@ -43,25 +43,25 @@ impl Manager {
         Manager { client, client_for, caches, clock, recorder, selection, queues, tasks }
     }
 
-    /// Runs only some of the controllers it is given.
+    /// Restricts the controllers that `run` starts.
     #[must_use]
     pub fn only(self, selection: Selection) -> Manager {
         Manager { selection, ..self }
     }
 
-    /// Whether a controller is to run; `run` asks by itself.
+    /// True if a controller is selected. `run` checks this by itself.
     pub fn is_selected(&self, controller: &str) -> bool {
         self.selection.includes(controller)
     }
 
-    /// The queues' numbers, as Prometheus reads them.
+    /// The metrics of the queues, in Prometheus' text format.
     pub fn metrics(&self) -> String {
         let queues = self.queues.lock();
         let figures: Vec<_> = queues.iter().map(|(name, queue)| (*name, queue.figures())).collect();
         metrics::text(&figures)
     }
 
-    /// A client in a controller's own identity; in this manager's if it has none.
+    /// The client of a controller; the manager's own for an empty name.
     pub fn client_for(&self, controller: &'static str) -> Client {
         if controller.is_empty() { self.client.clone() } else { (self.client_for)(controller) }
     }
@@ -82,12 +82,12 @@ impl Manager {
         &self.recorder
     }
 
-    /// Runs a task that is not a controller of the usual shape.
+    /// Runs a task that is not a `Controller`.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.lock().spawn(task);
     }
 
-    /// A queue that is counted among this manager's own.
+    /// A queue that is part of this manager's metrics and idle state.
     pub fn queue(&self, name: &'static str) -> Arc<Queue> {
         self.queue_retrying(name, Queue::RETRY)
     }
@@ -98,8 +98,8 @@ impl Manager {
         queue
     }
 
-    /// Starts a controller, if it is one of those that are to run. Who has more to tell it than the caches of the
-    /// kinds it watches do has its queue for that.
+    /// Starts a controller if it is selected. Returns its queue, for callers that add keys besides those of its
+    /// watches.
     pub fn run<C: Controller>(&self, controller: C) -> Option<Arc<Queue>> {
         if !self.is_selected(controller.name()) {
             return None;
@@ -138,7 +138,7 @@ impl Manager {
         Some(queue)
     }
 
-    /// Whether nobody has anything to do before the clock moves on.
+    /// True if no work is left before the clock advances.
     pub fn is_idle(&self) -> bool {
         self.queues.lock().iter().all(|(_, queue)| queue.is_idle()) && self.recorder.is_idle()
     }
@@ -151,7 +151,7 @@ struct Worker<C> {
     caches: Caches,
     clock: Clock,
     recorder: Recorder,
-    /// By key, what was written about it and may not have been seen yet.
+    /// The last writes by key, which the caches may not show yet.
     pending: Arc<Mutex<HashMap<Key, Vec<Written>>>>,
 }
 
@@ -162,24 +162,23 @@ impl<C: Controller> Worker<C> {
         }
         loop {
             let key = self.queue.next().await;
-            // A fault in one decision is that key's alone: the others go on, and it is tried again.
-            let (failed, again_after) = match AssertUnwindSafe(self.reconcile(&key)).catch_unwind().await {
+            // A panic fails only this key: the others go on, and the key is retried.
+            let (failed, requeue_after) = match AssertUnwindSafe(self.reconcile(&key)).catch_unwind().await {
                 Ok(outcome) => outcome,
                 Err(_) => {
-                    tracing::error!(controller = self.controller.name(), %key, "a decision failed");
+                    tracing::error!(controller = self.controller.name(), %key, "controller panicked while reconciling; retrying");
                     (true, None)
                 }
             };
-            self.queue.done(&key, failed, again_after);
+            self.queue.done(&key, failed, requeue_after);
         }
     }
 
-    /// Brings one key to where it should be, as far as one look can; whether something went wrong, and when to
-    /// look again.
+    /// Reconciles one key. Returns whether it failed, and the delay until the next reconcile.
     async fn reconcile(&self, key: &Key) -> (bool, Option<Duration>) {
         self.await_own_writes(key).await;
         let mut world = self.controller.observe(&self.caches, key);
-        self.inquire(&mut world).await;
+        self.read_asked_paths(&mut world).await;
         let now = self.clock.now();
         let plan = self.controller.plan(key, &world, now);
         let report = execute::execute(&self.client, &plan).await;
@@ -196,22 +195,22 @@ impl<C: Controller> Worker<C> {
             self.recorder.record(event);
         }
         for (action, error) in report.failures().chain(concluded.failures()) {
-            // Nothing can be made in a namespace that is going, and nothing has to be.
+            // Nothing can be created in a terminating namespace, and nothing has to be.
             if error.has_cause("NamespaceTerminating") {
                 continue;
             }
             failed = true;
-            if !execute::is_ordinary(error) {
+            if !execute::is_retryable(error) {
                 let (controller, kind) = (self.controller.name(), &action.kind().plural);
-                tracing::warn!(controller, %key, %kind, %error, "request failed");
+                tracing::warn!(controller, %key, %kind, err = %error, "reconcile request failed; retrying");
             }
         }
         let again = requeue_after.into_iter().chain(conclusion.requeue_after).min();
         (failed, again)
     }
 
-    /// Reads what the controller asks for.
-    async fn inquire(&self, world: &mut C::World) {
+    /// Reads the paths that the controller asks for.
+    async fn read_asked_paths(&self, world: &mut C::World) {
         loop {
             let paths = self.controller.ask(world);
             if paths.is_empty() {
@@ -224,16 +223,19 @@ impl<C: Controller> Worker<C> {
         }
     }
 
-    /// A look at a world without one's own last writes would do them again.
+    /// Waits for the caches to show the last writes of a key: without them, a reconcile would repeat those.
     async fn await_own_writes(&self, key: &Key) {
         let Some(written) = self.pending.lock().remove(key) else { return };
         let seen = async {
             for written in &written {
-                execute::seen(&self.caches, written).await;
+                execute::wait_for(&self.caches, written).await;
             }
         };
         if self.clock.timeout(STALE, seen).await.is_none() {
-            tracing::debug!(controller = self.controller.name(), %key, "caches are behind");
+            tracing::debug!(controller = self.controller.name(), %key, "caches are stale; reconciling anyway");
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,79 +1,61 @@
-//! What queues count, and how Prometheus reads it: under upstream's names.
+//! The workqueue metrics, under upstream's names.
 
-use std::fmt::Write;
-
+use corten_serving::metrics::{Exposition, Histogram, Kind};
 use jiff::SignedDuration;
 
-/// Upstream's: powers of ten from ten nanoseconds to a thousand seconds.
+/// Upstream's buckets: powers of ten from ten nanoseconds to a thousand seconds.
 const BUCKETS: [f64; 12] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0];
 
-/// The numbers of one queue.
+/// The metrics of one queue.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Figures {
     pub(crate) depth: usize,
     pub(crate) adds: u64,
     pub(crate) retries: u64,
-    pub(crate) waited: Histogram,
-    pub(crate) worked: Histogram,
+    pub(crate) waited: Durations,
+    pub(crate) worked: Durations,
 }
 
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Histogram {
-    buckets: [u64; BUCKETS.len()],
-    count: u64,
-    sum: f64,
-}
+/// A histogram of durations, with the buckets of work queues.
+#[derive(Debug, Clone)]
+pub(crate) struct Durations(Histogram);
 
-impl Histogram {
-    pub(crate) fn observe(&mut self, took: SignedDuration) {
-        let seconds = took.as_secs_f64().max(0.0);
-        for (bucket, _) in self.buckets.iter_mut().zip(BUCKETS).filter(|(_, limit)| seconds <= *limit) {
-            *bucket += 1;
-        }
-        self.count += 1;
-        self.sum += seconds;
+impl Default for Durations {
+    fn default() -> Durations {
+        Durations(Histogram::new(&BUCKETS))
     }
 }
 
-/// All queues' numbers in Prometheus' text form.
+impl Durations {
+    pub(crate) fn observe(&self, took: SignedDuration) {
+        self.0.observe(took.as_secs_f64().max(0.0));
+    }
+}
+
+/// The metrics of all queues in Prometheus' text format.
 pub(crate) fn text(queues: &[(&'static str, Figures)]) -> String {
-    let mut out = String::new();
-    let mut simple = |name: &str, kind: &str, help: &str, value: fn(&Figures) -> u64| {
-        let _ = writeln!(out, "# HELP {name} [ALPHA] {help}\n# TYPE {name} {kind}");
+    let mut out = Exposition::default();
+    let mut simple = |name: &str, kind: Kind, help: &str, value: fn(&Figures) -> u64| {
+        out.family(name, kind, &format!("[ALPHA] {help}"));
         for (queue, figures) in queues {
-            let _ = writeln!(out, "{name}{{name=\"{queue}\"}} {}", value(figures));
+            out.sample(name, &[("name", queue)], value(figures));
         }
     };
-    simple("workqueue_depth", "gauge", "Current depth of workqueue", |f| f.depth as u64);
-    simple("workqueue_adds_total", "counter", "Total number of adds handled by workqueue", |f| f.adds);
-    simple("workqueue_retries_total", "counter", "Total number of retries handled by workqueue", |f| {
-        f.retries
-    });
-    let waited = "How long in seconds an item stays in workqueue before being requested.";
-    histogram(&mut out, "workqueue_queue_duration_seconds", waited, queues, |f| &f.waited);
-    let worked = "How long in seconds processing an item from workqueue takes.";
-    histogram(&mut out, "workqueue_work_duration_seconds", worked, queues, |f| &f.worked);
-    out
-}
-
-/// Writing to a string cannot fail.
-fn histogram(
-    out: &mut String,
-    name: &str,
-    help: &str,
-    queues: &[(&'static str, Figures)],
-    of: fn(&Figures) -> &Histogram,
-) {
-    let _ = writeln!(out, "# HELP {name} [ALPHA] {help}\n# TYPE {name} histogram");
-    for (queue, figures) in queues {
-        let histogram = of(figures);
-        for (limit, count) in BUCKETS.iter().zip(histogram.buckets) {
-            let _ = writeln!(out, "{name}_bucket{{name=\"{queue}\",le=\"{limit:?}\"}} {count}");
+    simple("workqueue_depth", Kind::Gauge, "Current depth of workqueue", |f| f.depth as u64);
+    simple("workqueue_adds_total", Kind::Counter, "Total number of adds handled by workqueue", |f| f.adds);
+    let retries = "Total number of retries handled by workqueue";
+    simple("workqueue_retries_total", Kind::Counter, retries, |f| f.retries);
+    let mut histogram = |name: &str, help: &str, of: fn(&Figures) -> &Durations| {
+        out.family(name, Kind::Histogram, &format!("[ALPHA] {help}"));
+        for (queue, figures) in queues {
+            out.histogram(name, &[("name", queue)], &of(figures).0);
         }
-        let _ = writeln!(out, "{name}_bucket{{name=\"{queue}\",le=\"+Inf\"}} {}", histogram.count);
-        let _ = writeln!(out, "{name}_sum{{name=\"{queue}\"}} {}", histogram.sum);
-        let _ = writeln!(out, "{name}_count{{name=\"{queue}\"}} {}", histogram.count);
-    }
+    };
+    let waited = "How long in seconds an item stays in workqueue before being requested.";
+    histogram("workqueue_queue_duration_seconds", waited, |f| &f.waited);
+    let worked = "How long in seconds processing an item from workqueue takes.";
+    histogram("workqueue_work_duration_seconds", worked, |f| &f.worked);
+    out.finish()
 }
 
 #[cfg(test)]
@@ -81,13 +63,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_told_in_upstreams_words() {
-        let mut figures = Figures { depth: 2, adds: 3, ..Figures::default() };
+    fn metrics_have_upstreams_names() {
+        let figures = Figures { depth: 2, adds: 3, ..Figures::default() };
         figures.worked.observe(SignedDuration::from_millis(50));
         let text = text(&[("job", figures)]);
         for line in [
             "workqueue_depth{name=\"job\"} 2",
             "workqueue_adds_total{name=\"job\"} 3",
+            "workqueue_work_duration_seconds_bucket{name=\"job\",le=\"1e-08\"} 0",
             "workqueue_work_duration_seconds_bucket{name=\"job\",le=\"0.01\"} 0",
             "workqueue_work_duration_seconds_bucket{name=\"job\",le=\"0.1\"} 1",
             "workqueue_work_duration_seconds_count{name=\"job\"} 1",

@@ -1,4 +1,4 @@
-//! What a controller wants done, as data.
+//! Plans: the actions of one reconcile, as data.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use corten_client::{DeleteOptions, Error, Key, Kind, Patch, kinds};
 
 use crate::Event;
 
-/// Everything to be done about one key. Steps happen in order; one that fails is the last.
+/// The actions for one key. Steps are executed in order, up to and including the first that fails.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
     pub steps: Vec<Step>,
     pub events: Vec<Event>,
-    /// Look again after this long, even if nothing changes.
+    /// Reconcile again after this delay, even without a change.
     pub requeue_after: Option<Duration>,
-    /// Look again later and later, as after a request that failed.
+    /// Reconcile again with backoff, as after a failed request.
     pub retry: bool,
 }
 
 impl Plan {
-    /// Nothing to do.
+    /// A plan without actions.
     pub fn done() -> Plan {
         Plan::default()
     }
@@ -38,13 +38,13 @@ impl Plan {
         self
     }
 
-    /// Looks again after this long, or sooner if that was wanted already.
-    pub fn again_after(mut self, delay: Duration) -> Plan {
+    /// Requeues after this delay, or sooner if an earlier call said so.
+    pub fn requeue_after(mut self, delay: Duration) -> Plan {
         self.requeue_after = Some(self.requeue_after.map_or(delay, |other| other.min(delay)));
         self
     }
 
-    /// Looks again later and later, for as long as it says so.
+    /// Requeues with backoff, as long as plans say so.
     pub fn retry(mut self) -> Plan {
         self.retry = true;
         self
@@ -59,12 +59,12 @@ impl Plan {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
     One(Action),
-    /// All at once.
+    /// All actions concurrently.
     Together(Vec<Action>),
-    /// One, then two, then four, …: a batch with a failure is the last, so that what cannot work is not tried a
-    /// thousand times.
+    /// One, then two, then four, …: a batch with a failure is the last, so that an action that cannot succeed is not
+    /// tried a thousand times.
     SlowStart(Vec<Action>),
-    /// The same, where each is several actions in order, the first that fails being its last.
+    /// The same with chains of actions: each chain is executed in order, up to and including its first failure.
     SlowStartEach(Vec<Vec<Action>>),
 }
 
@@ -78,14 +78,14 @@ impl Step {
     }
 }
 
-/// One request.
+/// A request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     Create {
         kind: &'static Kind,
         object: Value,
     },
-    /// Replaces an object in the version it was read in.
+    /// Replaces an object, provided it still has the version it was read in.
     Update {
         kind: &'static Kind,
         object: Value,
@@ -102,12 +102,12 @@ pub enum Action {
         key: Key,
         options: DeleteOptions,
     },
-    /// Writes the scale of something of any kind.
+    /// Writes a scale subresource of any kind.
     Scale {
         path: String,
         object: Value,
     },
-    /// Creates what a subresource takes.
+    /// Creates a subresource such as a binding or an eviction.
     Post {
         kind: &'static Kind,
         key: Key,
@@ -129,15 +129,15 @@ impl Action {
     }
 }
 
-/// What became of an action.
+/// An action and its result.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     pub action: Action,
-    /// The object as it is now, or why not.
+    /// The object as the server returned it, or the error.
     pub result: Result<Value, Error>,
 }
 
-/// What became of a plan, as far as it got.
+/// The outcomes of a plan, as far as it was executed.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     pub outcomes: Vec<Outcome>,

@@ -1,4 +1,4 @@
-//! Which keys have to be looked at: each at most once, never two at a time, the failed ones later and later.
+//! The work queue: each key is queued at most once, is processed by one worker at a time, and backs off after failures.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -21,13 +21,13 @@ pub struct Queue {
 #[derive(Default)]
 struct State {
     ready: VecDeque<Key>,
-    /// Since when each waits, and since when each is worked on.
+    /// The times at which keys were queued, and at which their processing began.
     queued: HashMap<Key, Timestamp>,
     processing: HashMap<Key, Timestamp>,
-    /// Wanted again while being worked on.
+    /// Keys added while they are processed.
     dirty: HashSet<Key>,
     failures: HashMap<Key, u32>,
-    /// When to look again, earliest first; the number keeps equals apart.
+    /// Delayed keys, earliest first; the number makes equal times distinct.
     later: BTreeMap<(Timestamp, u64), Key>,
     due: HashMap<Key, (Timestamp, u64)>,
     number: u64,
@@ -60,7 +60,7 @@ impl State {
         self.due.insert(key, due);
     }
 
-    /// Makes ready what is due; when to look again otherwise.
+    /// Queues the keys that are due. Returns the time of the next one if none is left.
     fn wake(&mut self, now: Timestamp) -> Option<Timestamp> {
         while let Some(entry) = self.later.first_entry() {
             if entry.key().0 > now {
@@ -75,7 +75,7 @@ impl State {
 }
 
 impl Queue {
-    /// How long keys wait after failures, unless something else is said.
+    /// The default backoff after failures.
     pub const RETRY: Backoff =
         Backoff { first: Duration::from_millis(5), longest: Duration::from_secs(1000) };
 
@@ -100,7 +100,7 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// The next key; it is this caller's until `done`.
+    /// Waits for the next key. The caller owns it until `done`.
     pub async fn next(&self) -> Key {
         loop {
             let next = {
@@ -133,8 +133,8 @@ impl Queue {
         }
     }
 
-    /// Ends the work on a key: a failure brings it back later.
-    pub fn done(&self, key: &Key, failed: bool, again_after: Option<Duration>) {
+    /// Ends the processing of a key. After a failure it is queued again with backoff.
+    pub fn done(&self, key: &Key, failed: bool, requeue_after: Option<Duration>) {
         let delay = {
             let mut state = self.state.lock();
             let now = self.clock.now();
@@ -151,7 +151,7 @@ impl Queue {
                 Some(self.retry.delay(*failures))
             } else {
                 state.failures.remove(key);
-                again_after
+                requeue_after
             }
         };
         match delay {
@@ -160,51 +160,24 @@ impl Queue {
         }
     }
 
-    /// Whether nothing is being worked on or waits to be.
+    /// True if no key is queued or processed.
     pub fn is_idle(&self) -> bool {
         let mut state = self.state.lock();
         state.wake(self.clock.now());
         state.ready.is_empty() && state.processing.is_empty()
     }
 
-    /// What has happened so far, for metrics.
+    /// The metrics so far.
     pub(crate) fn figures(&self) -> Figures {
         let state = self.state.lock();
         Figures { depth: state.ready.len(), ..state.figures.clone() }
     }
 
-    /// How many wait to be looked at now.
+    /// The number of queued keys.
     pub fn depth(&self) -> usize {
         self.state.lock().ready.len()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key(name: &str) -> Key {
-        Key::new("n", name)
-    }
-
-    #[tokio::test]
-    async fn a_key_is_never_worked_on_twice_at_a_time() {
-        let (clock, hands) = Clock::manual("2026-01-01T00:00:00Z".parse().unwrap());
-        let queue = Queue::new(clock);
-        queue.add(key("a"));
-        queue.add(key("a"));
-        assert_eq!(queue.next().await, key("a"));
-        queue.add(key("a"));
-        assert_eq!(queue.depth(), 0, "it waits until the first is done");
-        queue.done(&key("a"), false, None);
-        assert_eq!(queue.next().await, key("a"));
-        queue.done(&key("a"), true, None);
-        assert!(queue.is_idle(), "a failure waits");
-        hands.advance(Duration::from_millis(5));
-        assert_eq!(queue.next().await, key("a"));
-        queue.done(&key("a"), false, Some(Duration::from_secs(60)));
-        queue.add_after(key("a"), Duration::from_secs(10));
-        hands.advance(Duration::from_secs(10));
-        assert_eq!(queue.next().await, key("a"), "the sooner one counts");
-    }
-}
+mod tests;

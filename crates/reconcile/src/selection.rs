@@ -1,13 +1,13 @@
-//! Which controllers run, in the words of `--controllers`: `*` is all that are on by default, `name` one more,
+//! The selection of controllers, in the syntax of `--controllers`: `*` is all that are on by default, `name` one more,
 //! `-name` one less.
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection(Vec<String>);
 
-/// Off unless named.
+/// The controllers that run only if they are named.
 const OFF_BY_DEFAULT: [&str; 2] = ["bootstrap-signer-controller", "token-cleaner-controller"];
 
-/// What controllers were called before, where that is not their name without `-controller`.
+/// Former names of controllers, where they differ from the name without `-controller`.
 const OLD_NAMES: [(&str, &str); 20] = [
     ("attachdetach", "persistentvolume-attach-detach-controller"),
     ("bootstrapsigner", "bootstrap-signer-controller"),
@@ -31,7 +31,7 @@ const OLD_NAMES: [(&str, &str); 20] = [
     ("tokencleaner", "token-cleaner-controller"),
 ];
 
-/// What a controller is called now.
+/// The current name of a controller.
 fn name_of(name: &str) -> String {
     let (sign, name) = name.strip_prefix('-').map_or(("", name), |name| ("-", name));
     let renamed = OLD_NAMES.iter().find(|(old, _)| *old == name).map(|(_, new)| (*new).to_owned());
@@ -54,13 +54,13 @@ impl Selection {
         Selection(names.iter().map(|name| name_of(name)).collect())
     }
 
-    /// All there are, also those that are off by default.
+    /// All controllers, including those that are off by default.
     pub fn everything() -> Selection {
         let names = ["*"].into_iter().chain(OFF_BY_DEFAULT);
         Selection(names.map(str::to_owned).collect())
     }
 
-    /// What is said of a controller by name counts before what is said of all.
+    /// True if a controller is selected. A name takes precedence over `*`.
     pub fn includes(&self, controller: &str) -> bool {
         for name in &self.0 {
             if name == controller {
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn which_controllers_run() {
+    fn names_and_wildcards_select_controllers() {
         let check = |names: &[&str], controller: &str, expected: bool| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             let selection = Selection::new(&names);

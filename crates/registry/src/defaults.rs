@@ -1,10 +1,10 @@
-//! What a client need not say: the vocabulary of the resources' `default` functions, and the parts that
-//! several resources have in common.
+//! Defaults: helpers of the resources' `default` functions, and the parts that
+//! several resources share.
 //!
-//! A default works on a whole, conformed tree. Static defaults (the schema's `default=`) are there already;
+//! A default works on a whole, conformed tree. Static defaults (the schema's `default=`) are already set;
 //! here are those that depend on other fields, and those of whole types. Applying them twice changes nothing
-//! the second time, and what is complete is only looked at: nothing is allocated for it. A misshapen part is
-//! as good as an absent one.
+//! the second time, and a complete object is only read: nothing is allocated for it. A part of a wrong type
+//! counts as absent.
 
 mod container;
 mod image;
@@ -20,14 +20,14 @@ pub(crate) use volume::host_path;
 
 pub(crate) fn nothing(_: &mut Value) {}
 
-/// Sets a member that is not there, where zero is a value like any other (upstream: a pointer).
+/// Sets an absent member, where zero is a valid value (upstream: a pointer).
 pub(crate) fn fill_absent(map: &mut Map, key: &'static str, value: impl Into<Value>) {
     if is_absent(map, key) {
         map.insert(Str::new_static(key), value);
     }
 }
 
-/// Sets a member that is zero or not there.
+/// Sets a member that is zero or absent.
 pub(crate) fn fill_zero(map: &mut Map, key: &'static str, value: impl Into<Value>) {
     if is_zero(map, key) {
         map.insert(Str::new_static(key), value);
@@ -38,7 +38,7 @@ pub(crate) fn is_absent(map: &Map, key: &str) -> bool {
     map.get(key).is_none_or(Value::is_null)
 }
 
-/// Whether a member is not there, or as good as that.
+/// Returns true if a member is absent or zero.
 pub(crate) fn is_zero(map: &Map, key: &str) -> bool {
     map.get(key).is_none_or(|value| match value {
         Value::Null => true,
@@ -51,12 +51,12 @@ pub(crate) fn is_zero(map: &Map, key: &str) -> bool {
     })
 }
 
-/// A member that is an object, if it is there.
+/// A member that is an object, if it exists.
 pub(crate) fn child<'a>(map: &'a mut Map, key: &str) -> Option<&'a mut Map> {
     map.get_mut(key)?.as_object_mut()
 }
 
-/// A member that is an object, made if need be.
+/// A member that is an object, created if necessary.
 pub(crate) fn made<'a>(map: &'a mut Map, key: &'static str) -> &'a mut Map {
     map.entry(Str::new_static(key)).make_object()
 }
@@ -79,7 +79,7 @@ pub(crate) fn resources(map: &mut Map) {
     resource_list(resources, "requests");
 }
 
-/// Amounts of resources are never finer than a thousandth: they are rounded up.
+/// Quantities of resources are rounded up to thousandths.
 pub(crate) fn resource_list(map: &mut Map, key: &str) {
     let Some(list) = child(map, key) else { return };
     for (_, amount) in list.iter_mut() {
@@ -92,12 +92,12 @@ pub(crate) fn resource_list(map: &mut Map, key: &str) {
     }
 }
 
-/// Canonical amounts below a thousandth show it: `5n`, `5u`, `5e-6`.
+/// Canonical quantities below a thousandth show it: `5n`, `5u`, `5e-6`.
 fn may_be_finer(text: &str) -> bool {
     text.ends_with(['n', 'u']) || text.contains("e-")
 }
 
-/// Adds what `from` has and `to`, another member, lacks.
+/// Copies the entries of `from` that `to`, another member, lacks.
 pub(crate) fn copy_missing(map: &mut Map, from: &str, to: &'static str) {
     let held = |key: &str| map.get(to).is_some_and(|target| target.get(key).is_some());
     let Some(source) = map.get(from).and_then(Value::as_object) else { return };

@@ -1,13 +1,12 @@
-//! What each resource is: where it is stored, how requests are prepared, which fields select, which
-//! columns and rows its table has.
+//! The rules of each resource: its storage, preparation, validation, selectable fields,
+//! columns and rows.
 //!
-//! One file per resource, all of the same shape: its [`Rules`], the row, then whatever else it needs.
+//! One file per resource, all of the same shape: its [`Rules`], the row, then the functions they need.
 //! Adding a resource means one such file and one line in the table below.
 //!
-//! Never in here: I/O, other objects, the clock. What a function needs of the request is handed to it.
+//! Never in here: I/O, other objects, the clock. Functions get the parts of a request that they need.
 
 mod defaults;
-mod duration;
 mod prepare;
 mod rules;
 mod scale;
@@ -49,7 +48,7 @@ use std::sync::OnceLock;
 
 pub use authentication::tokenrequests::validate_token_request;
 pub use core::services::service_addresses_fit;
-pub use duration::human_duration;
+pub use corten_api::duration::human_duration;
 pub use rules::{
     Column, GarbageCollection, Generation, Grace, Listing, Path, Request, RowContext, Rules, Scale,
     Selectable,
@@ -141,6 +140,14 @@ static ALL: &[&Rules] = &[
     &metrics::nodes::RULES,
     &metrics::pods::RULES,
 ];
+
+/// The rules that all custom resources share. Their types, columns and selectable fields come from their definitions.
+pub static CUSTOM_RESOURCE: Rules = Rules {
+    qualified_finalizers: false,
+    unconditional_update: false,
+    warnings: validation::finalizers::warnings,
+    ..Rules::DEFAULT
+};
 
 /// The rules of all built-in resources.
 pub fn all() -> &'static [&'static Rules] {

@@ -1,7 +1,7 @@
-//! Steps of preparation that many resources share, and the order in which a request goes through them.
+//! Steps of preparation that many resources share, and their order for a request.
 //!
-//! The rule behind all of them: an endpoint changes its own part of an object and puts the rest back as it
-//! was. Nothing here looks at another object.
+//! The rule behind all of them: an endpoint changes its own part of an object and restores the rest. Nothing here reads
+//! another object.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -13,7 +13,7 @@ use corten_api::{Value, resources};
 use crate::rules::{Path, Request, Rules};
 
 impl Rules {
-    /// Everything that happens to a new object before validation.
+    /// All preparation of a new object before validation.
     pub fn prepare_for_create(&self, object: &mut Value, request: &Request<'_>) {
         if self.generation.initial > 0 {
             object.set(&["metadata", "generation"], self.generation.initial);
@@ -22,7 +22,7 @@ impl Rules {
         self.fill_status(object);
     }
 
-    /// Everything that happens to a changed object before validation. The main endpoint is the empty
+    /// All preparation of a changed object before validation. The main endpoint is the empty
     /// subresource.
     pub fn prepare_for_update(
         &self,
@@ -43,12 +43,12 @@ impl Rules {
         }
     }
 
-    /// A status made from nothing shows the zeroes that its type always encodes.
+    /// A newly created status has the zeroes that its type always encodes.
     fn fill_status(&self, object: &mut Value) {
         let Some(status) = object.get_mut("status") else { return };
         let Some(schema) = self.schema() else { return };
         if let Some(Kind::Struct(inner)) = schema.field("status").map(|f| &f.kind) {
-            // What was just made cannot be of a wrong type; anything else is found by decoding.
+            // A new status conforms to its type; other errors are found by decoding.
             let _ = conform(status, inner, Extent::Whole, &mut Vec::new());
         }
     }
@@ -58,7 +58,9 @@ impl Rules {
         static SCHEMAS: OnceLock<HashMap<(&str, &str, &str), StructRef>> = OnceLock::new();
         let schemas = SCHEMAS.get_or_init(|| {
             let known = resources::all().iter();
-            known.filter_map(|r| Some(((r.group, r.name, r.version), r.schema()?))).collect()
+            known
+                .filter_map(|r| Some(((r.group.as_str(), r.name.as_str(), r.version.as_str()), r.schema()?)))
+                .collect()
         });
         let (group, resource) = self.stored_as.unwrap_or((self.group, self.resource));
         schemas.get(&(group, resource, self.storage_version))
@@ -71,7 +73,7 @@ pub(crate) fn nothing_on_update(_: &mut Value, _: &Value, _: &Request<'_>) {}
 
 pub(crate) fn nothing_on_subresource(_: &str, _: &mut Value, _: &Value, _: &Request<'_>) {}
 
-/// A new object has no status yet, whatever the client sent.
+/// A new object has no status, whatever the client sent.
 pub(crate) fn drop_status(object: &mut Value, _: &Request<'_>) {
     object.set(&["status"], Value::object());
 }
@@ -81,19 +83,19 @@ pub(crate) fn remove_status(object: &mut Value, _: &Request<'_>) {
     object.remove(&["status"]);
 }
 
-/// The main endpoint leaves the status alone.
+/// The main endpoint keeps the status.
 pub(crate) fn keep_status(object: &mut Value, old: &Value, _: &Request<'_>) {
     copy(object, old, &["status"]);
 }
 
-/// The status endpoint leaves the spec alone.
+/// The status endpoint keeps the spec.
 pub(crate) fn status_keeps_spec(sub: &str, object: &mut Value, old: &Value, _: &Request<'_>) {
     if sub == "status" {
         copy(object, old, &["spec"]);
     }
 }
 
-/// The status endpoint leaves the spec and the user's part of the metadata alone.
+/// The status endpoint keeps the spec and the user's part of the metadata.
 pub(crate) fn status_keeps_spec_and_metadata(sub: &str, object: &mut Value, old: &Value, _: &Request<'_>) {
     if sub == "status" {
         copy(object, old, &["spec"]);
@@ -101,7 +103,7 @@ pub(crate) fn status_keeps_spec_and_metadata(sub: &str, object: &mut Value, old:
     }
 }
 
-/// Puts back all metadata but what updates track themselves (`managedFields`, `resourceVersion`).
+/// Restores all metadata but the fields of updates themselves (`managedFields`, `resourceVersion`).
 pub(crate) fn keep_metadata(object: &mut Value, old: &Value) {
     for key in [
         "deletionTimestamp",
@@ -116,7 +118,7 @@ pub(crate) fn keep_metadata(object: &mut Value, old: &Value) {
     }
 }
 
-/// Makes what is at `path` the same as in `old`, including its absence.
+/// Makes the value at `path` equal to that of `old`, including its absence.
 pub(crate) fn copy(object: &mut Value, old: &Value, path: &[&str]) {
     match old.at(path) {
         Some(value) => object.set(path, value.clone()),
@@ -126,7 +128,7 @@ pub(crate) fn copy(object: &mut Value, old: &Value, path: &[&str]) {
     }
 }
 
-/// Whether two objects agree at a path; null is as good as absent.
+/// Returns true if two objects agree at a path; null counts as absent.
 pub(crate) fn same(a: &Value, b: &Value, path: &[&str]) -> bool {
     let present = |value: Option<&Value>| value.is_some_and(|v| !v.is_null());
     match (a.at(path), b.at(path)) {
@@ -143,7 +145,7 @@ pub(crate) fn resets_nothing(_: &str) -> &'static [Path] {
     &[]
 }
 
-/// Goes with [`status_keeps_spec`].
+/// The reset fields of [`status_keeps_spec`].
 pub(crate) fn resets_spec_or_status(sub: &str) -> &'static [Path] {
     match sub {
         "" => STATUS,
@@ -152,7 +154,7 @@ pub(crate) fn resets_spec_or_status(sub: &str) -> &'static [Path] {
     }
 }
 
-/// Goes with [`status_keeps_spec_and_metadata`].
+/// The reset fields of [`status_keeps_spec_and_metadata`].
 pub(crate) fn resets_spec_and_metadata_or_status(sub: &str) -> &'static [Path] {
     match sub {
         "" => STATUS,

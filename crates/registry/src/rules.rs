@@ -1,8 +1,8 @@
-//! The shape of a resource's rules: everything the API server must know about a resource that the schema
-//! of its type does not say.
+//! The type of a resource's rules: everything that the API server needs to know about a resource beyond the schema
+//! of its type.
 //!
-//! Objects are trees of the resource's *storage version*, whatever version a client spoke. The functions
-//! in here are total: a missing field, or one of a wrong type, is an empty one.
+//! Objects are trees of the resource's *storage version*, whatever version the client used. The functions
+//! in here are total: a missing field, or one of a wrong type, counts as empty.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -17,53 +17,59 @@ use crate::{defaults, prepare, table};
 /// Object members from the root down: `["metadata", "labels"]`.
 pub type Path = &'static [&'static str];
 
-/// What one resource is.
+/// The rules of one resource.
 #[derive(Debug)]
 pub struct Rules {
     /// Wire group; empty for the core one.
     pub group: &'static str,
     /// Plural, as in URLs.
     pub resource: &'static str,
-    /// Whether objects are kept at all; reviews and bindings are answered and forgotten.
+    /// True if objects are stored at all; reviews and bindings are not.
     pub stored: bool,
     /// The version objects are stored in.
     pub storage_version: &'static str,
-    /// Group and resource whose storage this one is another view of.
+    /// The group and resource whose stored objects this one shows in another form.
     pub stored_as: Option<(&'static str, &'static str)>,
-    /// Where objects live below the store's root, as upstream lays out etcd.
+    /// The prefix of objects below the store's root, as in upstream's etcd.
     pub storage_prefix: &'static str,
     pub name: NameRule,
-    /// Whether finalizers must say whose they are.
+    /// True if finalizers must be qualified names.
     pub qualified_finalizers: bool,
     pub generation: Generation,
-    /// Fills in what was left out, in a whole tree that conforms to its type. Idempotent, and cheap where
+    /// Sets defaults, in a whole tree that conforms to its type. Idempotent, and cheap where
     /// there is nothing to do.
     pub default: fn(&mut Value),
-    /// Makes a new object ready for validation. Its name, uid and creation time are set already.
+    /// Sets the times that default to now, in a tree of any version.
+    pub default_times: fn(&mut Value, Timestamp),
+    /// Prepares a new object for validation. Its name, uid and creation time are already set.
     pub prepare_create: fn(&mut Value, &Request<'_>),
-    /// Makes the new state (first) ready, given the old one: what this endpoint may not change is put back.
+    /// Prepares the new state (first), given the old one: fields that this endpoint may not change are restored.
     pub prepare_update: fn(&mut Value, &Value, &Request<'_>),
     /// The same for a subresource that takes the whole object.
     pub prepare_subresource: fn(&str, &mut Value, &Value, &Request<'_>),
-    /// What an endpoint ignores, so that server-side apply gives nobody ownership of it. The main endpoint
+    /// The fields that an endpoint ignores, so that server-side apply records no owner for them. The main endpoint
     /// is the empty subresource.
     pub reset_fields: fn(&str) -> &'static [Path],
     pub validate_create: fn(&Value, &mut ErrorList),
+    /// The annotations that hold fields of upstream's internal type. Views of the metadata alone do not show them.
+    pub field_annotations: &'static [&'static str],
+    /// False if the status has no table form.
+    pub status_table: bool,
     /// New state, old state.
     pub validate_update: fn(&Value, &Value, &mut ErrorList),
     /// The same for a subresource that takes the whole object.
     pub validate_subresource: fn(&str, &Value, &Value, &mut ErrorList),
-    /// What the client is told although the object is accepted: new state, and the old one of an update.
+    /// Warnings for the client of an accepted object: new state, and the old one of an update.
     pub warnings: fn(&Value, Option<&Value>) -> Vec<String>,
-    /// Whether an update may leave out the resource version.
+    /// True if an update may leave out the resource version.
     pub unconditional_update: bool,
-    /// Whether an update of something absent creates it.
+    /// True if an update of a missing object creates it.
     pub create_on_update: bool,
     pub grace: Grace,
     pub garbage_collection: GarbageCollection,
-    /// Whether a delete answers with the object rather than with a `Status`.
+    /// True if a delete returns the object rather than a `Status`.
     pub delete_returns_object: bool,
-    /// How long objects live after their last write.
+    /// The lifetime of objects after their last write.
     pub ttl: Option<Duration>,
     /// Field selectors besides `metadata.name` and `metadata.namespace`, which every resource has.
     pub selectable: &'static [Selectable],
@@ -77,7 +83,14 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// What holds unless a resource says otherwise: a stored v1 without status or generation.
+    /// Returns true if a table without rows shows them as `null`: those of the default columns, and those of custom
+    /// resource definitions, which upstream makes elsewhere.
+    pub fn has_null_for_no_rows(&self) -> bool {
+        let names = |columns: &'static [Column]| columns.iter().map(|column| column.name);
+        names(self.columns).eq(names(table::DEFAULT_COLUMNS)) || self.resource == "customresourcedefinitions"
+    }
+
+    /// The defaults of a resource's rules: a stored v1 without status or generation.
     pub(crate) const DEFAULT: Rules = Rules {
         group: "",
         resource: "",
@@ -89,6 +102,9 @@ impl Rules {
         qualified_finalizers: true,
         generation: Generation::NONE,
         default: defaults::nothing,
+        default_times: |_, _| {},
+        field_annotations: &[],
+        status_table: true,
         prepare_create: prepare::nothing_on_create,
         prepare_update: prepare::nothing_on_update,
         prepare_subresource: prepare::nothing_on_subresource,
@@ -112,18 +128,19 @@ impl Rules {
     };
 }
 
-/// What preparing an object may know of the request.
+/// The part of a request that preparation may use.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
     pub now: Timestamp,
-    /// Who asks, as a `UserInfo` (`username`, `uid`, `groups`, `extra`), put into words for the few who want to know.
+    /// The user, as a `UserInfo` (`username`, `uid`, `groups`, `extra`), created only for the few resources that need
+    /// it.
     pub user: Option<&'a dyn Fn() -> Value>,
 }
 
-/// How `metadata.generation` counts.
+/// The rules of `metadata.generation`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Generation {
-    /// What a new object gets; zero leaves alone what the client sent.
+    /// The generation of a new object; zero keeps the client's value.
     pub initial: i64,
     /// An update that changes any of these adds one.
     pub counts: &'static [Path],
@@ -134,17 +151,17 @@ impl Generation {
     pub const SPEC: Generation = Generation { initial: 1, counts: &[&["spec"]] };
 }
 
-/// Whether a delete takes its time.
+/// The grace period of deletes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grace {
     None,
-    /// As long as `spec.terminationGracePeriodSeconds` unless the request says; at once for a pod that is
-    /// on no node or has finished.
+    /// `spec.terminationGracePeriodSeconds` unless the request has one; none for a pod that is
+    /// not bound or has finished.
     Pod,
 }
 
 impl Grace {
-    /// Seconds an object is given, where deletion is graceful at all.
+    /// The grace period of an object in seconds, if deletion is graceful at all.
     pub fn seconds(self, object: &Value, requested: Option<i64>) -> Option<i64> {
         if self == Grace::None {
             return None;
@@ -155,7 +172,7 @@ impl Grace {
             return Some(0);
         }
         let asked = requested.or_else(|| object.int_at(&["spec", "terminationGracePeriodSeconds"]));
-        // A negative period is the client's way of asking for the shortest one.
+        // A negative period requests the shortest one.
         Some(match asked.unwrap_or(0) {
             seconds if seconds < 0 => 1,
             seconds => seconds,
@@ -163,7 +180,7 @@ impl Grace {
     }
 }
 
-/// What becomes of dependents when a delete does not say.
+/// The default propagation policy of deletes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GarbageCollection {
     Delete,
@@ -172,7 +189,7 @@ pub enum GarbageCollection {
     Unsupported,
 }
 
-/// A field that selectors may ask for.
+/// A selectable field.
 #[derive(Debug, Clone, Copy)]
 pub struct Selectable {
     pub label: &'static str,
@@ -189,17 +206,20 @@ pub struct Column {
     /// Zero is always shown; above that only in wide output.
     pub priority: i64,
     pub description: &'static str,
+    /// The type and field whose description the column shares, if it shows a field: `core/v1.PodStatus` and
+    /// `podIP`. That text is preferred to `description`.
+    pub field: Option<(&'static str, &'static str)>,
 }
 
-/// What printing a row may know besides the object.
+/// The inputs of a row besides the object.
 #[derive(Debug, Clone, Copy)]
 pub struct RowContext<'a> {
     pub now: Timestamp,
-    /// The name that [`Listing::Marked`] found in the list this row is part of.
+    /// The name that [`Listing::Marked`] found in the list of this row.
     pub marked: Option<&'a str>,
 }
 
-/// What a table of many objects needs beyond one row after another.
+/// Properties of a table of many objects.
 #[derive(Debug, Clone, Copy)]
 pub enum Listing {
     Plain,
@@ -209,7 +229,7 @@ pub enum Listing {
     Sorted(fn(&Value, &Value) -> Ordering),
 }
 
-/// Where the `scale` subresource finds its numbers.
+/// The paths of the `scale` subresource's values.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
     pub spec_replicas: Path,

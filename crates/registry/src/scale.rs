@@ -1,4 +1,4 @@
-//! The `scale` subresource: a small object in front of any resource that counts pods.
+//! The `scale` subresource: the replicas of a workload as a small object.
 
 use corten_api::{Value, value};
 
@@ -31,8 +31,8 @@ impl Scale {
 /// The columns of a `Scale`.
 pub const SCALE_COLUMNS: &[Column] = &[
     Column { format: "", ..NAME },
-    integer("Desired", "How many pods there should be."),
-    integer("Available", "How many pods there are."),
+    integer("Desired", "How many pods there should be.").of("autoscaling/v1.ScaleSpec", "replicas"),
+    integer("Available", "How many pods there are.").of("autoscaling/v1.ScaleStatus", "replicas"),
     AGE,
 ];
 

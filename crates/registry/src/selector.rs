@@ -1,4 +1,4 @@
-//! Label selectors as people read them: `app=web,tier in (a,b)`.
+//! Label selectors for display: `app=web,tier in (a,b)`.
 
 use corten_api::{Map, Value};
 
@@ -19,8 +19,8 @@ pub(crate) fn label_set(set: Option<&Value>) -> String {
     texts.join(",")
 }
 
-/// A `LabelSelector` in its text form: empty if it is absent or selects everything. `None` for a selector
-/// that makes no sense.
+/// A `LabelSelector` in its text form: empty if it is absent or selects everything. `None` for an invalid
+/// selector.
 pub(crate) fn label_selector(selector: Option<&Value>) -> Option<String> {
     let Some(selector) = selector else { return Some(String::new()) };
     let mut parts: Vec<(&str, String)> = Vec::new();
@@ -44,7 +44,7 @@ pub(crate) fn label_selector(selector: Option<&Value>) -> Option<String> {
         };
         parts.push((key, text));
     }
-    // Requirements are shown by key; those on one key keep their order.
+    // Requirements are sorted by key; those on one key keep their order.
     parts.sort_by_key(|(key, _)| *key);
     let texts: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
     Some(texts.join(","))

@@ -1,17 +1,19 @@
-//! The pieces rows and columns are made of.
+//! Helpers for rows and columns.
 //!
-//! Every reader takes any tree and any path: what is missing or of a wrong type reads as the zero of what
-//! was asked for.
+//! Every function accepts any tree and any path: a missing value, or one of a wrong type, reads as the zero
+//! value.
 
 use corten_api::{Str, Value, time};
 use jiff::Timestamp;
 
-use crate::duration::human_since;
 use crate::rules::{Column, RowContext};
+use corten_api::duration::human_since;
 
 pub(crate) const NONE: &str = "<none>";
 pub(crate) const UNKNOWN: &str = "<unknown>";
 pub(crate) const UNSET: &str = "<unset>";
+
+const OBJECT_META: &str = "meta/v1.ObjectMeta";
 
 pub(crate) const NAME: Column = Column {
     name: "Name",
@@ -19,32 +21,35 @@ pub(crate) const NAME: Column = Column {
     format: "name",
     priority: 0,
     description: "Unique among objects of its kind in a namespace; given at creation and never changed.",
+    field: Some((OBJECT_META, "name")),
 };
 
-pub(crate) const AGE: Column = text("Age", "How long ago the object was created.");
+pub(crate) const AGE: Column =
+    text("Age", "How long ago the object was created.").of(OBJECT_META, "creationTimestamp");
 
-pub(crate) const CONTAINERS: Column = text("Containers", "Names of the template's containers.").wide();
-pub(crate) const IMAGES: Column = text("Images", "Images of the template's containers.").wide();
+pub(crate) const CONTAINERS: Column = text("Containers", "Names of each container in the template.").wide();
+pub(crate) const IMAGES: Column =
+    text("Images", "Images referenced by each container in the template.").wide();
 
-pub(crate) const DEFAULT_COLUMNS: &[Column] = &[
-    NAME,
-    Column {
-        name: "Created At",
-        kind: "date",
-        format: "",
-        priority: 0,
-        description: "When the object was created, by the server's clock.",
-    },
-];
+pub(crate) const CREATED_AT: Column = Column {
+    name: "Created At",
+    kind: "date",
+    format: "",
+    priority: 0,
+    description: "When the object was created, by the server's clock.",
+    field: Some((OBJECT_META, "creationTimestamp")),
+};
 
-/// Cells from anything that makes a value.
+pub(crate) const DEFAULT_COLUMNS: &[Column] = &[NAME, CREATED_AT];
+
+/// Creates the cells of a row from values.
 macro_rules! cells {
     ($($cell:expr),* $(,)?) => { vec![$(corten_api::Value::from($cell)),*] };
 }
 pub(crate) use cells;
 
 pub(crate) const fn text(name: &'static str, description: &'static str) -> Column {
-    Column { name, kind: "string", format: "", priority: 0, description }
+    Column { name, kind: "string", format: "", priority: 0, description, field: None }
 }
 
 pub(crate) const fn integer(name: &'static str, description: &'static str) -> Column {
@@ -56,6 +61,11 @@ pub(crate) const fn boolean(name: &'static str, description: &'static str) -> Co
 }
 
 impl Column {
+    /// The column of a field, which shares its description.
+    pub(crate) const fn of(self, type_name: &'static str, field: &'static str) -> Column {
+        Column { field: Some((type_name, field)), ..self }
+    }
+
     /// The column shown only in wide output.
     pub(crate) const fn wide(self) -> Column {
         Column { priority: 1, ..self }
@@ -63,8 +73,11 @@ impl Column {
 }
 
 pub(crate) fn default_row(object: &Value, _: &RowContext<'_>) -> Vec<Value> {
-    let created = object.str_at(&["metadata", "creationTimestamp"]).unwrap_or("0001-01-01T00:00:00Z");
-    vec![name(object), Value::from(created)]
+    vec![name(object), created_at(object)]
+}
+
+pub(crate) fn created_at(object: &Value) -> Value {
+    Value::from(object.str_at(&["metadata", "creationTimestamp"]).unwrap_or("0001-01-01T00:00:00Z"))
 }
 
 pub(crate) fn name(object: &Value) -> Value {
@@ -103,7 +116,7 @@ pub(crate) fn int_at(object: &Value, path: &[&str]) -> i64 {
     object.int_at(path).unwrap_or(0)
 }
 
-/// How many entries the array or object at a path has.
+/// The number of entries of the array or object at a path.
 pub(crate) fn count(object: &Value, path: &[&str]) -> i64 {
     let entries = match object.at(path) {
         Some(Value::Array(items)) => items.len(),
@@ -113,7 +126,7 @@ pub(crate) fn count(object: &Value, path: &[&str]) -> i64 {
     i64::try_from(entries).unwrap_or(i64::MAX)
 }
 
-/// Whether something other than null is at a path.
+/// Returns true if there is a value other than null at a path.
 pub(crate) fn present(object: &Value, path: &[&str]) -> bool {
     object.at(path).is_some_and(|v| !v.is_null())
 }
@@ -132,7 +145,7 @@ pub(crate) fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> 
     object.items_at(&["status", "conditions"]).iter().find(|c| c.str_at(&["type"]) == Some(kind))
 }
 
-/// Whether there is a condition of a type whose status is `True`.
+/// Returns true if there is a condition of a type whose status is `True`.
 pub(crate) fn condition_true(object: &Value, kind: &str) -> bool {
     condition(object, kind).is_some_and(|c| c.str_at(&["status"]) == Some("True"))
 }
@@ -153,7 +166,7 @@ pub(crate) fn joined(object: &Value, path: &[&str], separator: &str) -> String {
     texts.join(separator)
 }
 
-/// The first few of a list, and how many more there are; `<unset>` if there are none.
+/// The first items of a list, and the number of the others; `<unset>` if there are none.
 pub(crate) fn first_few(items: &[&str], most: usize) -> String {
     if items.len() > most {
         return format!("{} + {} more...", items[..most].join(","), items.len() - most);

@@ -1,7 +1,7 @@
-//! The order in which an object is validated: its metadata, then what its resource says.
+//! The order of an object's validation: its metadata, then the rules of its resource.
 //!
-//! Validation only looks. It says everything that is wrong, in upstream's words and order, and never stops
-//! at the first complaint unless upstream does.
+//! Validation never changes an object. It reports all errors, in upstream's words and order, and never stops
+//! at the first error unless upstream does.
 
 use corten_api::names::NameRule;
 use corten_api::status::ErrorList;
@@ -10,17 +10,18 @@ use corten_api::{Value, meta, names};
 use crate::rules::Rules;
 
 impl Rules {
-    /// Everything that is wrong with a new object that was prepared.
+    /// All errors of a new object that was prepared.
     pub fn validate_for_create(&self, namespaced: bool, object: &Value, errors: &mut ErrorList) {
-        // What is answered and forgotten has no metadata to speak of.
+        // Objects that are never stored have no metadata to validate.
         if self.stored {
             names::validate_object_meta(metadata(object), namespaced, self.name, "metadata", errors);
             self.validate_finalizers(object, errors);
         }
         (self.validate_create)(object, errors);
+        self.dedup(errors);
     }
 
-    /// Everything that is wrong with a new state that was prepared, given the old one. The main endpoint is
+    /// All errors of a new state that was prepared, given the old one. The main endpoint is
     /// the empty subresource.
     pub fn validate_for_update(
         &self,
@@ -37,9 +38,17 @@ impl Rules {
             "" => (self.validate_update)(object, old, errors),
             name => (self.validate_subresource)(name, object, old, errors),
         }
+        self.dedup(errors);
     }
 
-    /// Most built-in kinds take finalizers that say whose they are.
+    /// Kinds that upstream also validates declaratively report no error twice: all but those of other API servers.
+    fn dedup(&self, errors: &mut ErrorList) {
+        if !matches!(self.group, "apiextensions.k8s.io" | "apiregistration.k8s.io") {
+            errors.dedup();
+        }
+    }
+
+    /// Most built-in kinds require qualified finalizers.
     fn validate_finalizers(&self, object: &Value, errors: &mut ErrorList) {
         let names = meta::finalizers(object).enumerate();
         for (i, name) in names.filter(|(_, name)| self.qualified_finalizers && !is_finalizer(name)) {
@@ -53,7 +62,7 @@ fn metadata(object: &Value) -> &Value {
     object.get("metadata").unwrap_or(&Value::Null)
 }
 
-/// Whether a name says whose finalizer it is, or is one of those everybody knows.
+/// Returns true for a qualified finalizer, or a standard one.
 pub(crate) fn is_finalizer(name: &str) -> bool {
     name.contains('/') || matches!(name, "orphan" | "foregroundDeletion" | "kubernetes")
 }

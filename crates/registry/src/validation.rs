@@ -1,7 +1,7 @@
 //! Checks that several resources share, one file per topic.
 //!
-//! Everything in here only looks, is total (what is missing or of a wrong type is empty), and allocates
-//! nothing for what is valid.
+//! All functions are pure and total (a missing value, or one of a wrong type, counts as empty), and allocate
+//! nothing for valid objects.
 
 mod affinity;
 pub(crate) mod conditions;
@@ -13,6 +13,7 @@ pub(crate) mod endpoint;
 mod env;
 pub(crate) mod expression;
 pub(crate) mod fields;
+pub(crate) mod finalizers;
 mod handler;
 pub(crate) mod int_or_percent;
 pub(crate) mod internal_form;

@@ -1,10 +1,10 @@
-//! What is accepted and what is refused, in upstream's words: tables of objects and of everything an upstream
-//! API server says of them.
+//! Accepted and refused objects, in upstream's words: tables of objects and of all errors and warnings of an upstream
+//! API server.
 //!
 //! Each file in `validation/` has `bases`, whole objects by name, and `cases`. A case changes a base with a
 //! merge patch (`with`) and lists the `errors` in order, as `field: message`. A case with `old` is an update:
-//! `old` changes the base into what is stored, status included, `with` changes that into what is sent, to
-//! `subresource` if there is one. A case with `warnings` also lists what clients are told of what is accepted.
+//! `old` changes the base into the stored object, status included, `with` changes that into the request, to
+//! `subresource` if there is one. A case with `warnings` also lists the warnings of accepted objects.
 
 use std::path::Path;
 
@@ -42,9 +42,9 @@ fn resource_of(object: &Value) -> (&'static Resource, &'static Rules) {
     let kind = object.str_at(&["kind"]).expect("has a kind");
     let resource = resources::all()
         .iter()
-        .find(|r| (r.group, r.version, r.kind) == (group, version, kind))
+        .find(|r| r.group == group && r.version == version && r.kind == kind)
         .unwrap_or_else(|| panic!("no {kind} in {group}/{version}"));
-    let rules = rules(resource.group, resource.name).expect("every resource has rules");
+    let rules = rules(&resource.group, &resource.name).expect("every resource has rules");
     assert_eq!(rules.storage_version, version, "{kind} is not stored in this version");
     (resource, rules)
 }
@@ -57,7 +57,7 @@ fn patched(base: &Value, with: Option<&Value>) -> Value {
     object
 }
 
-/// What decoding makes of a body.
+/// The decoded object of a body.
 fn decoded(title: &str, mut object: Value) -> (Value, &'static Resource, &'static Rules) {
     let (resource, rules) = resource_of(&object);
     let mut complaints = Vec::new();
@@ -65,19 +65,20 @@ fn decoded(title: &str, mut object: Value) -> (Value, &'static Resource, &'stati
         .unwrap_or_else(|e| panic!("{title}: {e}"));
     assert!(complaints.is_empty(), "{title}: {complaints:?}");
     (rules.default)(&mut object);
+    (rules.default_times)(&mut object, Timestamp::UNIX_EPOCH);
     if resource.namespaced && object.str_at(&["metadata", "namespace"]).is_none() {
         object.set(&["metadata", "namespace"], "default");
     }
     (object, resource, rules)
 }
 
-/// Sets what an object is given when it is created.
+/// Sets the fields that an object gets when it is created.
 fn created(object: &mut Value) {
     object.set(&["metadata", "uid"], "8b1e9d64-5a0c-4c3e-8d53-1e2bf2f7a9c1");
     object.set(&["metadata", "creationTimestamp"], "2026-01-01T00:00:00Z");
 }
 
-/// Every complaint about a case, and every warning.
+/// All errors and warnings of a case.
 fn complaints(title: &str, base: &Value, case: &Value) -> (ErrorList, Vec<String>) {
     let request = Request { now: Timestamp::UNIX_EPOCH, user: None };
     let mut errors = ErrorList::new();
@@ -110,7 +111,7 @@ fn complaints(title: &str, base: &Value, case: &Value) -> (ErrorList, Vec<String
 }
 
 #[test]
-fn objects_are_judged_as_upstream_judges_them() {
+fn objects_are_validated_as_by_upstream() {
     let mut wrong = Vec::new();
     for Table { file, tree } in tables() {
         for case in tree.items_at(&["cases"]) {
@@ -134,9 +135,9 @@ fn objects_are_judged_as_upstream_judges_them() {
     assert!(wrong.is_empty(), "{} cases differ\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// No tree a client can get past decoding, nor any other, makes validation panic.
+/// No tree, whether a client can get it past decoding or not, makes validation panic.
 #[test]
-fn any_tree_can_be_judged() {
+fn any_tree_can_be_validated() {
     let request = Request { now: Timestamp::UNIX_EPOCH, user: None };
     for Table { file, tree } in tables() {
         for (name, base) in tree.get("bases").and_then(Value::as_object).expect("has bases").iter() {
@@ -148,7 +149,7 @@ fn any_tree_can_be_judged() {
                 rules.validate_for_update("", resource.namespaced, &tree, &whole, &mut errors);
                 rules.validate_for_update("", resource.namespaced, &whole, &tree, &mut errors);
                 for subresource in &resource.subresources {
-                    let name = subresource.name;
+                    let name = &subresource.name;
                     rules.validate_for_update(name, resource.namespaced, &tree, &whole, &mut errors);
                 }
                 let warnings = ((rules.warnings)(&tree, None), (rules.warnings)(&tree, Some(&whole)));
@@ -158,10 +159,10 @@ fn any_tree_can_be_judged() {
     }
 }
 
-/// How many parts of one object are replaced; of more, these are spread evenly.
+/// Maximum number of replaced parts of one object; of more, these are spread evenly.
 const MOST_PARTS: usize = 200;
 
-/// The tree once for each of its parts and each thing that part might be instead.
+/// The tree with each of its parts replaced by each possible other value.
 fn each_part_replaced(tree: &Value, seen: &mut dyn FnMut(Value)) {
     let mut places = Vec::new();
     collect_places(tree, &mut Vec::new(), &mut places);

@@ -1,4 +1,4 @@
-//! How many decisions a second, by the size of the cluster and by what pods demand:
+//! Benchmark: decisions per second, by the size of the cluster and the constraints of pods:
 //! `cargo run --release -p corten-scheduler --example decisions [PODS [KIND]]`.
 
 use corten_api::{Value, value};
@@ -68,7 +68,7 @@ fn in_the_way(nodes: usize) -> impl Iterator<Item = Value> {
     })
 }
 
-/// How many decisions a second.
+/// The number of decisions per second.
 fn rate(nodes: usize, pods: usize, kind: &str) -> f64 {
     // Each of the important ones has a node to itself.
     let preempting = kind == "preempting";

@@ -1,4 +1,4 @@
-//! Pod disruption budgets: how many pods of a kind may still be taken away.
+//! Pod disruption budgets: the number of disruptions that each still allows.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,12 @@ pub(crate) struct Budgets {
 struct Budget {
     selector: LabelSelector,
     allowed: i64,
-    /// Pods that are counted as taken away already.
+    /// Pods whose disruption is already counted.
     disrupted: Vec<Str>,
 }
 
 impl Budgets {
-    /// Takes in the newest state of a budget, or that it is gone.
+    /// Updates or removes a budget.
     pub(crate) fn set(&mut self, key: &Key, object: Option<&Value>) {
         self.version += 1;
         let Some(object) = object else {
@@ -39,12 +39,12 @@ impl Budgets {
         self.all.insert(key.clone(), budget);
     }
 
-    /// Another with every change.
+    /// Increases with every change.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
-    /// Which of these pods cannot go without breaking a budget, if they go in this order.
+    /// For each of these pods, true if its preemption violates a budget, in this order.
     pub(crate) fn violating<'p>(&self, pods: impl Iterator<Item = &'p Pod>) -> Vec<bool> {
         let mut left: Vec<i64> = self.all.values().map(|budget| budget.allowed).collect();
         let mut violates = |pod: &Pod| {

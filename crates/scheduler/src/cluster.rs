@@ -1,4 +1,4 @@
-//! Everything a decision is made from.
+//! The whole state that a scheduling decision depends on.
 
 use crate::budgets::Budgets;
 use crate::snapshot::Snapshot;

@@ -1,20 +1,22 @@
-//! What a scheduler is told: `KubeSchedulerConfiguration` v1, with upstream's defaults for what is not said.
+//! The scheduler's configuration: `KubeSchedulerConfiguration` v1, with upstream's defaults.
 
-mod args;
 mod plugin_sets;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use corten_api::{Str, Value, meta};
 use corten_base::Backoff;
 
+use crate::framework::Plugin;
 use crate::framework::profile::{Plugins, Profile};
-use plugin_sets::{PluginSets, Point};
+use crate::framework::registration::Point;
+use plugin_sets::PluginSets;
 
 const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
-/// Why a configuration cannot be used.
+/// The reason why a configuration is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     #[error(
@@ -52,7 +54,7 @@ fn backoff(first: u64, longest: u64) -> Backoff {
 }
 
 impl Config {
-    /// Reads a configuration.
+    /// Parses a configuration.
     pub fn of(config: &Value) -> Result<Config, ConfigError> {
         let (kind, api_version) = (meta::kind(config), meta::api_version(config));
         if kind != "KubeSchedulerConfiguration" || api_version != API_VERSION {
@@ -105,14 +107,23 @@ fn seconds(config: &Value, field: &str, unless_said: u64) -> Result<u64, ConfigE
     }
 }
 
+/// Creates a plugin from its arguments.
+fn create(plugin: &str, args: &Value) -> Result<Arc<dyn Plugin>, String> {
+    match plugin_sets::registration(plugin).and_then(|known| known.create) {
+        Some(create) => create(args),
+        None => Err("is not called through the framework".to_owned()),
+    }
+}
+
 fn profile(at: usize, value: &Value) -> Result<Profile, ConfigError> {
     let name = value.str_at(&["schedulerName"]).unwrap_or(DEFAULT_SCHEDULER);
     let sets = PluginSets::of(at, value.get("plugins"))?;
     let args = value.items_at(&["pluginConfig"]);
+    let none = Value::object();
     let make = |plugin: &str| {
         let found = args.iter().find(|item| item.str_at(&["name"]) == Some(plugin));
-        let given = found.and_then(|item| item.get("args"));
-        args::make(plugin, given).map_err(|complaint| ConfigError::Args {
+        let args = found.and_then(|item| item.get("args"));
+        create(plugin, args.unwrap_or(&none)).map_err(|complaint| ConfigError::Args {
             profile: at,
             plugin: plugin.to_owned(),
             complaint,

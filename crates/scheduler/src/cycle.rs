@@ -1,7 +1,8 @@
-//! One decision: which node a pod goes to, or why it goes nowhere. Nothing is written and nothing waits.
+//! The scheduling cycle: the node for a pod, or the reasons why it is unschedulable. Nothing is written and nothing
+//! waits.
 //!
-//! Nodes are looked at from where the last search ended, until enough fit; the best of those is taken, and of equals
-//! any.
+//! Nodes are filtered from where the last cycle ended, until enough are feasible; the one with the best score is
+//! chosen, at random among equals.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,25 +12,25 @@ use corten_api::Str;
 use crate::cluster::Cluster;
 use crate::framework::Filter;
 use crate::framework::diagnosis::Diagnosis;
-use crate::framework::opinions::Opinions;
+use crate::framework::node_rejections::Rejected;
 use crate::framework::profile::{Filters, Profile};
-use crate::framework::verdicts::Rejected;
+use crate::framework::shape_cache::ShapeCache;
 use crate::pod::Pod;
 use crate::random::Random;
 use crate::snapshot::NodeIx;
 
-/// Fewer nodes than this are all looked at.
-const FEW: usize = 100;
-const LEAST_PERCENT: usize = 5;
+/// In clusters with fewer nodes, all are filtered.
+const MIN_FEASIBLE: usize = 100;
+const MIN_PERCENTAGE: usize = 5;
 
-/// What a decision leaves behind for the next.
+/// The state between cycles.
 pub(crate) struct Search {
-    /// Where to begin.
+    /// The position of the next node.
     start: usize,
     pub(crate) random: Random,
-    /// How many nodes to find in per cent, unless a profile says otherwise; 0 leaves it to the size of the cluster.
+    /// The percentage of nodes to find, unless a profile sets it; 0 adapts it to the size of the cluster.
     percentage: usize,
-    /// Kept so that nothing has to be made anew for every pod.
+    /// Buffers, reused for every pod.
     feasible: Vec<NodeIx>,
     rejected: Vec<(NodeIx, Rejected)>,
     totals: Vec<i64>,
@@ -38,7 +39,7 @@ pub(crate) struct Search {
 
 pub(crate) enum Decision {
     Node(NodeIx),
-    /// There are no nodes at all.
+    /// The cluster has no nodes.
     NoNodes,
     Unschedulable(Diagnosis),
 }
@@ -56,10 +57,10 @@ impl Search {
         }
     }
 
-    /// Decides for one pod, with what is known about nodes for pods of its shape.
+    /// Decides for one pod, with the cached results for its shape.
     pub(crate) fn decide(
         &mut self,
-        opinions: &mut Opinions,
+        shape_cache: &mut ShapeCache,
         profile: &Profile,
         cluster: &mut Cluster,
         pod: &Pod,
@@ -82,35 +83,36 @@ impl Search {
         };
         let narrowed = profile.narrow(pod);
         let lasts = narrowed.is_none() && filters.are_local();
-        let anybody = anybody(cluster, pod);
-        let look = |cluster: &mut Cluster, at| check(None, profile, cluster, &filters, &anybody, at);
-        if lasts && opinions.verdicts.still_reject_all(cluster, look) {
-            opinions.verdicts.tell(&mut diagnosis, own.as_ref());
+        let without_nomination = without_nomination(cluster, pod);
+        let look =
+            |cluster: &mut Cluster, at| check(None, profile, cluster, &filters, &without_nomination, at);
+        if lasts && shape_cache.node_rejections.still_reject_all(cluster, look) {
+            shape_cache.node_rejections.add_to(&mut diagnosis, own.as_ref());
             return Decision::Unschedulable(diagnosis);
         }
         let narrowed = narrowed.map(|(names, plugins)| {
             diagnosis.narrow(&plugins);
             names.iter().filter_map(|name| cluster.snapshot.find(name)).collect::<Vec<_>>()
         });
-        self.find(opinions, profile, cluster, &filters, pod, narrowed.as_deref());
+        self.find(shape_cache, profile, cluster, &filters, pod, narrowed.as_deref());
         match self.feasible.as_slice() {
             [only] => return Decision::Node(*only),
-            [_, ..] => return Decision::Node(self.best(opinions, profile, cluster, pod)),
+            [_, ..] => return Decision::Node(self.best(shape_cache, profile, cluster, pod)),
             [] => {}
         }
-        opinions.verdicts.set_all(&cluster.snapshot, std::mem::take(&mut self.rejected), lasts);
-        opinions.verdicts.tell(&mut diagnosis, None);
+        shape_cache.node_rejections.set_all(&cluster.snapshot, std::mem::take(&mut self.rejected), lasts);
+        shape_cache.node_rejections.add_to(&mut diagnosis, None);
         if lasts && let Some((at, _)) = own {
             let rejected = look(cluster, at);
-            opinions.verdicts.set(at, cluster.snapshot.version(at), rejected);
+            shape_cache.node_rejections.set(at, cluster.snapshot.version(at), rejected);
         }
         Decision::Unschedulable(diagnosis)
     }
 
-    /// Collects nodes that fit, and why others do not.
+    /// Collects feasible nodes, and the rejections of the others.
     fn find(
         &mut self,
-        opinions: &mut Opinions,
+        shape_cache: &mut ShapeCache,
         profile: &Profile,
         cluster: &mut Cluster,
         filters: &Filters,
@@ -125,8 +127,8 @@ impl Search {
         for step in 0..count {
             let turn = (self.start + step) % count;
             let at = narrowed.map_or_else(|| cluster.snapshot.order()[turn], |nodes| nodes[turn]);
-            // What is known of a few nodes is not worth keeping.
-            let known = narrowed.is_none().then_some(&mut *opinions);
+            // Results for a few preselected nodes are not worth caching.
+            let known = narrowed.is_none().then_some(&mut *shape_cache);
             match check(known, profile, cluster, filters, pod, at) {
                 None => self.feasible.push(at),
                 Some(rejected) => self.rejected.push((at, rejected)),
@@ -138,26 +140,26 @@ impl Search {
         self.start = (self.start + self.feasible.len() + self.rejected.len()) % all;
     }
 
-    /// How many nodes are enough to choose from.
+    /// The number of feasible nodes that are enough to choose from.
     fn enough(&self, profile: &Profile, all: usize) -> usize {
         if profile.scores.is_empty() {
             return 1;
         }
-        if all < FEW {
+        if all < MIN_FEASIBLE {
             return all;
         }
         let wanted = profile.percentage.and_then(|percent| usize::try_from(percent).ok());
         let percent = match wanted.unwrap_or(self.percentage) {
-            0 => 50usize.saturating_sub(all / 125).max(LEAST_PERCENT),
+            0 => 50usize.saturating_sub(all / 125).max(MIN_PERCENTAGE),
             said => said,
         };
-        (all * percent / 100).clamp(FEW, all)
+        (all * percent / 100).clamp(MIN_FEASIBLE, all)
     }
 
-    /// The best of the nodes that fit.
+    /// The feasible node with the best score.
     fn best(
         &mut self,
-        opinions: &mut Opinions,
+        shape_cache: &mut ShapeCache,
         profile: &Profile,
         cluster: &mut Cluster,
         pod: &Pod,
@@ -165,7 +167,7 @@ impl Search {
         let nodes = &self.feasible;
         self.totals.clear();
         self.totals.resize(nodes.len(), 0);
-        profile.rate_all(opinions, pod, cluster, nodes, &mut self.totals);
+        profile.add_node_scores(shape_cache, pod, cluster, nodes, &mut self.totals);
         self.scores.clear();
         self.scores.resize(nodes.len(), 0);
         for (plugin, weight) in &profile.scores {
@@ -182,7 +184,7 @@ impl Search {
     }
 }
 
-/// The node that was made ready for a pod, and why it will not do.
+/// The nominated node of a pod, and its rejection if it is not feasible.
 fn nominated(
     profile: &Profile,
     cluster: &mut Cluster,
@@ -194,32 +196,32 @@ fn nominated(
     Some((at, check(None, profile, cluster, filters, pod, at)))
 }
 
-/// A pod like this one that waits for no node: what is so for it is so for all of its shape.
-fn anybody<'p>(cluster: &Cluster, pod: &'p Pod) -> Cow<'p, Pod> {
+/// The pod without its nomination: results for it hold for all pods of its shape.
+fn without_nomination<'p>(cluster: &Cluster, pod: &'p Pod) -> Cow<'p, Pod> {
     match cluster.snapshot.nominated().node_of(&pod.uid) {
         None => Cow::Borrowed(pod),
         Some(_) => Cow::Owned(Pod { uid: Str::default(), ..pod.clone() }),
     }
 }
 
-/// Why a pod cannot have a node.
+/// The rejection of a pod by a node.
 fn check(
-    opinions: Option<&mut Opinions>,
+    shape_cache: Option<&mut ShapeCache>,
     profile: &Profile,
     cluster: &mut Cluster,
     filters: &Filters,
     pod: &Pod,
     at: NodeIx,
 ) -> Option<Rejected> {
-    // Most nodes that cannot be had cannot be had even so.
-    let alone = match opinions {
-        Some(opinions) => profile.check_knowing(opinions, filters, pod, cluster, at),
+    // Most rejections do not depend on nominated pods.
+    let alone = match shape_cache {
+        Some(shape_cache) => profile.check_cached(shape_cache, filters, pod, cluster, at),
         None => profile.check(filters, pod, cluster, at),
     };
-    alone.or_else(|| refused_for_others(profile, cluster, filters, pod, at))
+    alone.or_else(|| rejected_with_nominated(profile, cluster, filters, pod, at))
 }
 
-/// Why a pod cannot have a node on which pods came or went since the filters were made.
+/// The rejection of a pod by a node whose pods changed since PreFilter.
 pub(crate) fn on_node(
     profile: &Profile,
     cluster: &mut Cluster,
@@ -227,29 +229,29 @@ pub(crate) fn on_node(
     pod: &Pod,
     at: NodeIx,
 ) -> Option<Rejected> {
-    let alone = profile.check_again(filters, pod, cluster, at);
-    alone.or_else(|| refused_for_others(profile, cluster, filters, pod, at))
+    let alone = profile.recheck(filters, pod, cluster, at);
+    alone.or_else(|| rejected_with_nominated(profile, cluster, filters, pod, at))
 }
 
-/// Pods that wait for the node and come before this one count as there, and as not there: it has to fit either way.
-fn refused_for_others(
+/// Nominated pods with at least the pod's priority count as running and as absent: the pod has to fit either way.
+fn rejected_with_nominated(
     profile: &Profile,
     cluster: &mut Cluster,
     filters: &Filters,
     pod: &Pod,
     at: NodeIx,
 ) -> Option<Rejected> {
-    with_those_ahead(cluster, pod, at, |cluster| profile.check_again(filters, pod, cluster, at))?
+    with_nominated(cluster, pod, at, |cluster| profile.recheck(filters, pod, cluster, at))?
 }
 
-/// Whether a filter that looks at nothing but a node would let a pod have it, whoever else waits for it.
-pub(crate) fn lets(filter: &dyn Filter, cluster: &mut Cluster, pod: &Pod, at: NodeIx) -> bool {
-    let lets = |cluster: &mut Cluster| filter.check(cluster, at).is_none();
-    lets(cluster) && with_those_ahead(cluster, pod, at, lets).unwrap_or(true)
+/// True if a filter that depends on the node alone accepts a pod, with nominated pods of higher priority counted.
+pub(crate) fn accepts(filter: &dyn Filter, cluster: &mut Cluster, pod: &Pod, at: NodeIx) -> bool {
+    let accepts = |cluster: &mut Cluster| filter.check(cluster, at).is_none();
+    accepts(cluster) && with_nominated(cluster, pod, at, accepts).unwrap_or(true)
 }
 
-/// How things would be if the pods that wait for a node and come before this one were there; `None` if there are none.
-fn with_those_ahead<T>(
+/// The result of `look` with the nominated pods of at least equal priority on the node; `None` if there are none.
+fn with_nominated<T>(
     cluster: &mut Cluster,
     pod: &Pod,
     at: NodeIx,

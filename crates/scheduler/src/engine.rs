@@ -1,8 +1,8 @@
-//! The scheduler without its surroundings: takes in what changed, says what to do next. Synchronous and deterministic
-//! but for the choice among equals.
+//! The scheduler without I/O: takes in changes and returns the next step. Synchronous, and deterministic except for the
+//! choice among equals.
 //!
-//! *Invariant:* a pod that was given a node counts on it from then on, whether or not the server knows yet, until the
-//! server refuses or the pod is gone. A pod is never in the queue and on a node at once.
+//! *Invariant:* an assumed pod counts on its node, whether or not the API server has confirmed the binding, until the
+//! binding is refused or the pod is deleted. A pod is never in the queue and on a node at once.
 
 mod leaving;
 mod preempting;
@@ -22,13 +22,13 @@ use crate::framework::profile::Profile;
 use crate::framework::{Nomination, Plugin, Volumes};
 use crate::node::Node;
 use crate::pod::Pod;
-use crate::queue::{Depths, Queue, Waiting};
+use crate::queue::{Depths, Queue, QueuedPod};
 use crate::random::Random;
 use crate::snapshot::NodeIx;
 use crate::storage::Stored;
 use crate::workloads::Selecting;
 
-/// Something that happened.
+/// A change of the cluster's state.
 pub(crate) enum Change {
     Pod {
         key: Key,
@@ -56,29 +56,29 @@ pub(crate) enum Change {
         key: Key,
         object: Option<Value>,
     },
-    /// The server took a binding, or why it did not.
+    /// The result of a binding.
     Bound {
         uid: Str,
         outcome: Result<(), String>,
     },
-    /// The server was asked to take away those who had to make way for a pod; whether it agreed.
+    /// The victims of a preemption were deleted, or the API server refused some deletion.
     Preempted {
         uid: Str,
         agreed: bool,
     },
 }
 
-/// What to do next.
+/// The next step.
 pub(crate) enum Step {
     /// Bind a pod to a node, once its volumes are ready.
     Bind { pod: Arc<Pod>, node: Str, volumes: Option<Volumes> },
-    /// Tell that a pod has no node, and which it waits for.
-    Tell { pod: Arc<Pod>, reason: &'static str, message: String, nomination: Nomination },
-    /// Take pods away to make room for another.
+    /// Report that a pod is unschedulable, and its nominated node.
+    ReportUnschedulable { pod: Arc<Pod>, reason: &'static str, message: String, nomination: Nomination },
+    /// Delete victims to make room for a pod.
     Preempt { pod: Arc<Pod>, node: Str, victims: Vec<Arc<Pod>> },
-    /// Tell that a pod waits for no node any more.
-    Unnominate { pod: Arc<Pod> },
-    /// Nothing before this time, unless something happens.
+    /// Clear a pod's nominated node.
+    ClearNomination { pod: Arc<Pod> },
+    /// Nothing to do before this time, unless something changes.
     Wait(Option<Timestamp>),
 }
 
@@ -90,13 +90,13 @@ pub(crate) struct Engine {
     profiles: Vec<Profile>,
     queue: Queue,
     search: Search,
-    /// Every pod as it was last seen.
+    /// Every pod as last observed.
     known: HashMap<Key, Arc<Pod>>,
-    /// Pods that were given a node the server may not know of yet, by uid.
-    assumed: HashMap<Str, Waiting>,
-    /// Pods for whom others are being taken away, with those others, by uid.
-    preempting: HashMap<Str, (Waiting, Vec<Str>)>,
-    /// What is to be done before anything else.
+    /// Pods with a node whose binding is not confirmed yet, by uid.
+    assumed: HashMap<Str, QueuedPod>,
+    /// Pods whose victims are being deleted, with the victims, by uid.
+    preempting: HashMap<Str, (QueuedPod, Vec<Str>)>,
+    /// Steps that precede everything else.
     pending: Vec<Step>,
 }
 
@@ -118,7 +118,7 @@ impl Engine {
         self.queue.depths()
     }
 
-    /// How many bindings the server has not answered.
+    /// The number of unconfirmed bindings.
     pub(crate) fn assumed(&self) -> usize {
         self.assumed.len()
     }
@@ -131,7 +131,7 @@ impl Engine {
         self.cluster.snapshot.len()
     }
 
-    /// Takes in something that happened.
+    /// Applies a change.
     pub(crate) fn apply(&mut self, change: Change, now: Timestamp) {
         match change {
             Change::Pod { key, pod } => self.pod_changed(key, pod, now),
@@ -141,14 +141,14 @@ impl Engine {
             Change::Budget { key, object } => self.cluster.budgets.set(&key, object.as_ref()),
             Change::Storage { kind, key, object } => {
                 self.cluster.storage.set(kind, &key, object.as_ref());
-                self.happened(&ClusterEvent::StorageChanged, now);
+                self.handle_event(&ClusterEvent::StorageChanged, now);
             }
             Change::Bound { uid, outcome } => self.bound(&uid, outcome, now),
             Change::Preempted { uid, agreed } => self.preempted(&uid, agreed, now),
         }
     }
 
-    /// Decides for the next pod whose turn it is.
+    /// Decides for the next pod in the queue.
     pub(crate) fn step(&mut self, now: Timestamp) -> Step {
         if let Some(step) = self.pending.pop() {
             return step;
@@ -158,20 +158,25 @@ impl Engine {
         let Some(profile) = self.profiles.iter_mut().find(|p| p.scheduler == pod.shape.scheduler) else {
             return Step::Wait(Some(now));
         };
-        let mut opinions = profile.recall(&pod);
-        let decision = self.search.decide(&mut opinions, profile, &mut self.cluster, &pod);
+        let mut shape_cache = profile.take_shape_cache(&pod);
+        let decision = self.search.decide(&mut shape_cache, profile, &mut self.cluster, &pod);
         let mut found = None;
         if let Decision::Unschedulable(diagnosis) = &decision {
             let (cluster, random) = (&mut self.cluster, &mut self.search.random);
-            found = profile.post_filter(&pod, cluster, diagnosis, &mut opinions, random);
+            found = profile.post_filter(&pod, cluster, diagnosis, &mut shape_cache, random);
         }
-        profile.remember(&pod, opinions);
+        profile.put_shape_cache(&pod, shape_cache);
         match decision {
             Decision::Node(at) => self.assume(waiting, at, now),
             Decision::NoNodes => {
                 self.queue.reject(waiting, Vec::new(), now);
                 let message = "no nodes available to schedule pods".to_owned();
-                Step::Tell { pod, reason: UNSCHEDULABLE, message, nomination: Nomination::Clear }
+                Step::ReportUnschedulable {
+                    pod,
+                    reason: UNSCHEDULABLE,
+                    message,
+                    nomination: Nomination::Clear,
+                }
             }
             Decision::Unschedulable(mut diagnosis) => {
                 let (nomination, victims) = match found {
@@ -183,13 +188,13 @@ impl Engine {
                 };
                 let message = diagnosis.message();
                 self.nominate(waiting, diagnosis.plugins, &nomination, victims, now);
-                Step::Tell { pod, reason: UNSCHEDULABLE, message, nomination }
+                Step::ReportUnschedulable { pod, reason: UNSCHEDULABLE, message, nomination }
             }
         }
     }
 
-    /// A pod has a node from now on.
-    fn assume(&mut self, waiting: Waiting, at: NodeIx, now: Timestamp) -> Step {
+    /// Assumes a pod on a node.
+    fn assume(&mut self, waiting: QueuedPod, at: NodeIx, now: Timestamp) -> Step {
         let (pod, node) = (waiting.pod.clone(), self.cluster.snapshot.name(at).clone());
         self.settle(&pod.uid, &node, now);
         self.cluster.snapshot.add_pod(pod.clone(), &node);
@@ -205,7 +210,7 @@ impl Engine {
             Some(pod) => self.known.insert(key, pod.clone()),
             None => self.known.remove(&key),
         };
-        // Another pod by the same name means that the first is gone.
+        // Another pod of the same name means that the first was deleted.
         if let Some(old) = old.as_ref().filter(|old| pod.as_ref().is_none_or(|pod| pod.uid != old.uid)) {
             self.pod_gone(old, now);
         }
@@ -235,15 +240,15 @@ impl Engine {
         self.settle(&pod.uid, &pod.node, now);
         self.cluster.snapshot.add_pod(pod.clone(), &pod.node);
         match old.filter(|old| !old.node.is_empty()) {
-            None => self.happened(&ClusterEvent::PodAssigned(pod), now),
+            None => self.handle_event(&ClusterEvent::PodAssigned(pod), now),
             Some(old) if old.shape.serial != pod.shape.serial || old.deleting != pod.deleting => {
-                self.happened(&ClusterEvent::AssignedPodChanged { old, new: pod }, now);
+                self.handle_event(&ClusterEvent::AssignedPodChanged { old, new: pod }, now);
             }
             Some(_) => {}
         }
     }
 
-    /// A pod without a node. Those of other schedulers only matter for the nodes they wait for.
+    /// A pod without a node. Those of other schedulers matter only for their nominated nodes.
     fn pod_waits(&mut self, old: Option<&Pod>, pod: Arc<Pod>, now: Timestamp) {
         let busy = self.assumed.contains_key(&pod.uid) || self.preempting.contains_key(&pod.uid);
         if busy && !pod.deleting {
@@ -258,17 +263,17 @@ impl Engine {
             self.unnominate(&pod.uid, now);
             return;
         }
-        let held_back = profile.holds_back(&pod).map(|(plugin, _)| plugin);
+        let gated_by = profile.pre_enqueue(&pod).map(|(plugin, _)| plugin);
         let Some(waiting) = self.queue.get(&pod.uid) else {
             self.cluster.snapshot.nominate(&pod, &pod.nominated);
-            self.queue.add(pod, held_back, now);
+            self.queue.add(pod, gated_by, now);
             return;
         };
         let helps = old.is_some_and(|old| {
             let event = ClusterEvent::PodChanged { old, new: &pod };
             old.shape.serial != pod.shape.serial && helps(profile, &pod, &waiting.rejected_by, &event)
         });
-        self.queue.update(pod, held_back, helps, now);
+        self.queue.update(pod, gated_by, helps, now);
     }
 
     fn node_changed(&mut self, name: &str, node: Option<Arc<Node>>, now: Timestamp) {
@@ -277,15 +282,15 @@ impl Engine {
         let Some(node) = node else {
             self.cluster.snapshot.remove_node(name);
             if let Some(old) = old {
-                self.happened(&ClusterEvent::NodeDeleted(&old), now);
+                self.handle_event(&ClusterEvent::NodeDeleted(&old), now);
             }
             return;
         };
         self.cluster.snapshot.set_node(node.clone());
         match old {
-            None => self.happened(&ClusterEvent::NodeAdded(&node), now),
+            None => self.handle_event(&ClusterEvent::NodeAdded(&node), now),
             Some(old) if old != node => {
-                self.happened(&ClusterEvent::NodeChanged { old: &old, new: &node }, now);
+                self.handle_event(&ClusterEvent::NodeChanged { old: &old, new: &node }, now);
             }
             Some(_) => {}
         }
@@ -294,7 +299,7 @@ impl Engine {
     fn bound(&mut self, uid: &str, outcome: Result<(), String>, now: Timestamp) {
         let Some(waiting) = self.assumed.remove(uid) else { return };
         let Err(message) = outcome else { return };
-        // What the server said may be lost while what it did is known.
+        // The response may be lost although its effect is already observed.
         let known = self.known.get(&waiting.pod.key).filter(|known| known.uid == uid).cloned();
         let Some(known) = known.filter(|known| known.node.is_empty()) else { return };
         for plugin in self.profiles.iter().flat_map(|profile| &profile.reserves) {
@@ -305,12 +310,12 @@ impl Engine {
             return;
         }
         let (pod, nomination) = (known.clone(), Nomination::Clear);
-        self.pending.push(Step::Tell { pod, reason: WENT_WRONG, message, nomination });
-        self.queue.retry(Waiting { pod: known, ..waiting }, now);
+        self.pending.push(Step::ReportUnschedulable { pod, reason: WENT_WRONG, message, nomination });
+        self.queue.retry(QueuedPod { pod: known, ..waiting }, now);
     }
 
-    /// Wakes the pods that an event may help.
-    fn happened(&mut self, event: &ClusterEvent<'_>, now: Timestamp) {
+    /// Moves the pods that an event may make schedulable.
+    fn handle_event(&mut self, event: &ClusterEvent<'_>, now: Timestamp) {
         let profiles = &self.profiles;
         self.queue.wake(now, &[], |pod, plugins| {
             let profile = profiles.iter().find(|profile| profile.scheduler == pod.shape.scheduler);
@@ -319,12 +324,12 @@ impl Engine {
     }
 }
 
-/// Whether an event may help a pod that these plugins rejected. Without nodes there was nobody to reject it.
+/// True if an event may make a pod schedulable that these plugins rejected. Without nodes no plugin has rejected it.
 fn helps(profile: &Profile, pod: &Pod, plugins: &[&'static str], event: &ClusterEvent<'_>) -> bool {
     if plugins.is_empty() {
         return matches!(event, ClusterEvent::NodeAdded(_));
     }
-    rejecting(profile, plugins).any(|plugin| plugin.may_help(pod, event))
+    rejecting(profile, plugins).any(|plugin| plugin.queueing_hint(pod, event))
 }
 
 /// The plugins of these names.

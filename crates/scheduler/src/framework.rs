@@ -1,14 +1,15 @@
-//! The scheduling framework: what a plugin can have a say in, and how it says it.
+//! The scheduling framework: the extension points of plugins.
 //!
 //! Plugins have upstream's names and extension points. Each is one file with the same parts in the same order. A plugin
-//! decides from the cluster's state and nothing else; it never waits, writes or remembers.
+//! decides from the cluster's state alone; it never waits, writes or keeps state.
 
 pub(crate) mod candidates;
 pub(crate) mod diagnosis;
 pub(crate) mod event;
-pub(crate) mod opinions;
+pub(crate) mod node_rejections;
 pub(crate) mod profile;
-pub(crate) mod verdicts;
+pub(crate) mod registration;
+pub(crate) mod shape_cache;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,21 +24,21 @@ use crate::random::Random;
 use crate::snapshot::NodeIx;
 use diagnosis::Diagnosis;
 use event::ClusterEvent;
-use opinions::Opinions;
 use profile::Profile;
+use shape_cache::ShapeCache;
 
-/// The best a node can score with one plugin.
+/// The highest score of a node by one plugin.
 pub(crate) const MAX_SCORE: i64 = 100;
 
-/// Why a pod cannot have a node.
+/// The rejection of a node for a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rejection {
-    /// Taking other pods away would not help.
+    /// Preemption would not help.
     pub(crate) unresolvable: bool,
     pub(crate) reasons: Reasons,
 }
 
-/// One reason mostly.
+/// The reasons of a rejection; mostly one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reasons {
     One(Str),
@@ -54,12 +55,12 @@ impl Reasons {
 }
 
 impl Rejection {
-    /// Other pods may be in the way.
+    /// A rejection that preemption may resolve.
     pub(crate) const fn unschedulable(reason: &'static str) -> Rejection {
         Rejection { unresolvable: false, reasons: Reasons::One(Str::new_static(reason)) }
     }
 
-    /// The node is not for this pod, whoever is on it.
+    /// A rejection that does not depend on other pods.
     pub(crate) const fn unresolvable(reason: &'static str) -> Rejection {
         Rejection { unresolvable: true, reasons: Reasons::One(Str::new_static(reason)) }
     }
@@ -70,138 +71,139 @@ impl Rejection {
     }
 }
 
-/// What a plugin makes of a pod before it looks at nodes.
+/// The result of PreFilter.
 pub(crate) enum PreFilter {
-    /// It has nothing to say about this pod.
+    /// The plugin does not filter this pod.
     Skip,
-    /// It wants to see each node.
+    /// The plugin filters each node.
     Filter(Box<dyn Filter>),
-    /// No node can be had.
+    /// No node is feasible.
     Reject(Rejection),
 }
 
-/// Looks at nodes for one pod.
+/// The Filter of one pod.
 pub(crate) trait Filter {
     fn check(&self, cluster: &Cluster, at: NodeIx) -> Option<Rejection>;
 
-    /// Whether it may still be asked when pods came or went meanwhile.
+    /// True if it stays valid when pods are added to or removed from nodes.
     fn outlasts_pods(&self) -> bool {
         self.is_local()
     }
 
-    /// Whether it looks at nothing but the node and the pods on it.
+    /// True if it depends only on the node and its pods.
     fn is_local(&self) -> bool {
         false
     }
 }
 
-/// What has to be done about a volume before a pod is bound.
+/// A write to a volume or claim before a pod is bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum VolumeStep {
-    /// Give a volume to a claim.
+    /// Bind a volume to a claim.
     Bind { volume: Str, claim: Key, uid: Str },
-    /// Have a volume made for a claim where the pod is going to be.
+    /// Have a volume provisioned for a claim on the pod's node.
     Provision { claim: Key, node: Str },
 }
 
-/// What has to be done about a pod's volumes before it is bound, and how long that may take.
+/// The writes to a pod's volumes before it is bound, and the timeout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Volumes {
     pub(crate) steps: Vec<VolumeStep>,
     pub(crate) patience: Duration,
 }
 
-/// What a plugin can do for a pod that fits nowhere.
+/// The result of PostFilter for an unschedulable pod.
 pub(crate) struct PostFilter {
     pub(crate) message: String,
     pub(crate) nomination: Nomination,
-    /// Who has to make way.
+    /// The pods to preempt.
     pub(crate) victims: Vec<Arc<Pod>>,
 }
 
-/// Which node a pod that fits nowhere waits for.
+/// The nominated node of an unschedulable pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Nomination {
-    /// The one it waits for already, if any.
+    /// Unchanged.
     Keep,
     Clear,
     Node(Str),
 }
 
-/// One plugin. What it does not speak about it leaves as it is here.
+/// A plugin. The default methods do nothing.
 pub(crate) trait Plugin: Send + Sync {
     fn name(&self) -> &'static str;
 
-    /// PreEnqueue: why a pod must not even be tried.
-    fn holds_back(&self, _pod: &Pod) -> Option<String> {
+    /// PreEnqueue: the reason why a pod must not enter the active queue.
+    fn pre_enqueue(&self, _pod: &Pod) -> Option<String> {
         None
     }
 
-    /// PreFilter: the only nodes that come into question, if few do.
+    /// PreFilter: the only nodes that may be feasible, if it is known.
     fn narrow(&self, _pod: &Pod) -> Option<Vec<Str>> {
         None
     }
 
-    /// Filter, by nothing but what the node says of itself: asked once per shape and node.
-    fn judge(&self, _pod: &Pod, _node: &Node) -> Option<Rejection> {
+    /// Filter by the node object alone: called once per shape and node.
+    fn filter_node(&self, _pod: &Pod, _node: &Node) -> Option<Rejection> {
         None
     }
 
-    /// PreFilter and Filter, by what is on the nodes.
+    /// PreFilter and Filter, by the pods on the nodes.
     fn pre_filter(&self, _pod: &Pod, _cluster: &mut Cluster) -> PreFilter {
         PreFilter::Skip
     }
 
-    /// PostFilter: what can be done for a pod that fits nowhere.
+    /// PostFilter: an attempt to make an unschedulable pod schedulable.
     fn post_filter(
         &self,
         _pod: &Pod,
         _cluster: &mut Cluster,
         _profile: &Profile,
         _diagnosis: &Diagnosis,
-        _opinions: &mut Opinions,
+        _shape_cache: &mut ShapeCache,
         _random: &mut Random,
     ) -> Option<PostFilter> {
         None
     }
 
-    /// Score, by nothing but a node and what is taken of it: asked once per shape until that changes. From 0 to 100;
-    /// `None` if it does not care.
-    fn rate(&self, _pod: &Pod, _cluster: &Cluster, _at: NodeIx) -> Option<i64> {
+    /// Score by a node and its requested resources alone: called once per shape until they change. From 0 to 100;
+    /// `None` to abstain.
+    fn score_node(&self, _pod: &Pod, _cluster: &Cluster, _at: NodeIx) -> Option<i64> {
         None
     }
 
-    /// PreScore, Score and NormalizeScore, by more than that: how good each node is, from 0 to 100; `false` if it does not care.
+    /// PreScore, Score and NormalizeScore, by the whole cluster: the score of each node, from 0 to 100; `false` to
+    /// abstain.
     fn score(&self, _pod: &Pod, _cluster: &mut Cluster, _nodes: &[NodeIx], _scores: &mut [i64]) -> bool {
         false
     }
 
-    /// Reserve: what has to be done about volumes now that a pod has a node; it counts as done.
+    /// Reserve: assumes the volumes of a pod on its node, and returns the writes they need.
     fn reserve(&self, _pod: &Pod, _cluster: &mut Cluster, _at: NodeIx) -> Option<Volumes> {
         None
     }
 
-    /// Unreserve: nothing came of it.
+    /// Unreserve: drops what Reserve has assumed.
     fn unreserve(&self, _pod: &Pod, _cluster: &mut Cluster) {}
 
-    /// Whether an event may help a pod that this plugin rejected.
-    fn may_help(&self, _pod: &Pod, _event: &ClusterEvent<'_>) -> bool {
+    /// QueueingHint: true if an event may make a pod schedulable that this plugin rejected.
+    fn queueing_hint(&self, _pod: &Pod, _event: &ClusterEvent<'_>) -> bool {
         false
     }
 }
 
-/// Whether a node came that a plugin would let a pod have, or one became so.
-pub(crate) fn opens_up(plugin: &dyn Plugin, pod: &Pod, event: &ClusterEvent<'_>) -> bool {
+/// True if a node was added that a plugin accepts for a pod, or changed so that it does.
+pub(crate) fn makes_node_feasible(plugin: &dyn Plugin, pod: &Pod, event: &ClusterEvent<'_>) -> bool {
     match event {
-        ClusterEvent::NodeAdded(node) => plugin.judge(pod, node).is_none(),
+        ClusterEvent::NodeAdded(node) => plugin.filter_node(pod, node).is_none(),
         ClusterEvent::NodeChanged { old, new } => {
-            plugin.judge(pod, old).is_some() && plugin.judge(pod, new).is_none()
+            plugin.filter_node(pod, old).is_some() && plugin.filter_node(pod, new).is_none()
         }
         _ => false,
     }
 }
 
-/// Brings scores to 0 to 100: the highest is best, or worst if reversed.
+/// Scales scores to 0 to 100: the highest is best, or worst if reversed.
 pub(crate) fn normalize(scores: &mut [i64], reverse: bool) {
     let highest = scores.iter().copied().max().unwrap_or(0);
     for score in scores {

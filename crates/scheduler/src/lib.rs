@@ -1,16 +1,20 @@
-//! The scheduler: which node each pod goes to, by upstream's rules.
+//! The scheduler: assigns pods to nodes by upstream's rules.
 //!
-//! Pods wait in a queue, one decision is made at a time over a snapshot that follows every change, and what was decided
-//! is written while the next decision is made. Decisions are pure (`cycle`, `plugins`); only `run` speaks to the server.
+//! Pods wait in a queue; one decision at a time is made on a snapshot that follows every change, and decisions are
+//! written while the next ones are made. Decisions are pure (`cycle`, `plugins`); only `run` talks to the API server.
 //!
-//! Never in here: what happens on nodes, and any second opinion on what the API server admitted.
+//! Never in here: what happens on nodes, and validation of what the API server has admitted.
 
+mod allocation;
 mod budgets;
 mod cluster;
 mod config;
 mod cycle;
 mod engine;
 mod framework;
+#[cfg(test)]
+#[path = "../../api/tests/bounds/meter.rs"]
+mod meter;
 mod metrics;
 mod node;
 mod node_selector;

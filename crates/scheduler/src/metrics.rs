@@ -1,14 +1,14 @@
-//! What a scheduler counts, under upstream's names.
+//! The scheduler's metrics, under upstream's names.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use corten_api::Str;
+use corten_serving::metrics::{Exposition, Histogram, Kind};
 use parking_lot::Mutex;
 
 use crate::queue::Depths;
 
-/// Upstream's: from a millisecond, doubling.
+/// Upstream's buckets: from a millisecond, doubling.
 const BUCKETS: [f64; 15] = [
     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
 ];
@@ -18,14 +18,14 @@ pub struct Metrics(Mutex<Figures>);
 
 #[derive(Default)]
 struct Figures {
-    /// By profile and what came of it.
+    /// By profile and result.
     attempts: BTreeMap<(Str, Outcome), Histogram>,
     depths: Depths,
     pods: usize,
     nodes: usize,
 }
 
-/// What came of trying to find a node for a pod.
+/// The result of a scheduling attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Outcome {
     Error,
@@ -43,27 +43,11 @@ impl Outcome {
     }
 }
 
-#[derive(Default)]
-struct Histogram {
-    buckets: [u64; BUCKETS.len()],
-    count: u64,
-    sum: f64,
-}
-
-impl Histogram {
-    fn observe(&mut self, seconds: f64) {
-        for (bucket, _) in self.buckets.iter_mut().zip(BUCKETS).filter(|(_, limit)| seconds <= *limit) {
-            *bucket += 1;
-        }
-        self.count += 1;
-        self.sum += seconds;
-    }
-}
-
 impl Metrics {
     pub(crate) fn decided(&self, profile: &Str, outcome: Outcome, seconds: f64) {
         let mut figures = self.0.lock();
-        figures.attempts.entry((profile.clone(), outcome)).or_default().observe(seconds);
+        let new = || Histogram::new(&BUCKETS);
+        figures.attempts.entry((profile.clone(), outcome)).or_insert_with(new).observe(seconds);
     }
 
     pub(crate) fn depths(&self, depths: Depths, pods: usize, nodes: usize) {
@@ -71,14 +55,13 @@ impl Metrics {
         (figures.depths, figures.pods, figures.nodes) = (depths, pods, nodes);
     }
 
-    /// As Prometheus reads it.
+    /// All metrics in Prometheus' text format.
     pub fn text(&self) -> String {
         let figures = self.0.lock();
-        let mut out = String::new();
-        counters(&mut out, &figures.attempts);
-        durations(&mut out, &figures.attempts);
+        let mut out = Exposition::default();
+        write_attempts(&mut out, &figures.attempts);
         let depths = figures.depths;
-        gauge(
+        write_gauge(
             &mut out,
             "scheduler_pending_pods",
             "Number of pending pods, by the queue type.",
@@ -91,50 +74,34 @@ impl Metrics {
             ],
         );
         let cached = "Number of nodes, pods, and assumed (bound) pods in the scheduler cache.";
-        gauge(
-            &mut out,
-            "scheduler_cache_size",
-            cached,
-            "type",
-            &[("nodes", figures.nodes), ("pods", figures.pods)],
-        );
-        out
+        let sizes = [("nodes", figures.nodes), ("pods", figures.pods)];
+        write_gauge(&mut out, "scheduler_cache_size", cached, "type", &sizes);
+        out.finish()
     }
 }
 
-fn labels((profile, outcome): &(Str, Outcome)) -> String {
-    format!("profile=\"{profile}\",result=\"{}\"", outcome.name())
+fn labels((profile, outcome): &(Str, Outcome)) -> [(&str, &str); 2] {
+    [("profile", profile), ("result", outcome.name())]
 }
 
-/// Writing to a string cannot fail.
-fn counters(out: &mut String, attempts: &BTreeMap<(Str, Outcome), Histogram>) {
+fn write_attempts(out: &mut Exposition, attempts: &BTreeMap<(Str, Outcome), Histogram>) {
     let name = "scheduler_schedule_attempts_total";
-    let help = "Number of attempts to schedule pods, by the result.";
-    let _ = writeln!(out, "# HELP {name} [STABLE] {help}\n# TYPE {name} counter");
+    out.family(name, Kind::Counter, "[STABLE] Number of attempts to schedule pods, by the result.");
     for (key, histogram) in attempts {
-        let _ = writeln!(out, "{name}{{{}}} {}", labels(key), histogram.count);
+        out.sample(name, &labels(key), histogram.count());
     }
-}
-
-fn durations(out: &mut String, attempts: &BTreeMap<(Str, Outcome), Histogram>) {
     let name = "scheduler_scheduling_attempt_duration_seconds";
-    let help = "Scheduling attempt latency in seconds (scheduling algorithm + binding)";
-    let _ = writeln!(out, "# HELP {name} [STABLE] {help}\n# TYPE {name} histogram");
+    let help = "[STABLE] Scheduling attempt latency in seconds (scheduling algorithm + binding)";
+    out.family(name, Kind::Histogram, help);
     for (key, histogram) in attempts {
-        let labels = labels(key);
-        for (limit, count) in BUCKETS.iter().zip(histogram.buckets) {
-            let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{limit}\"}} {count}");
-        }
-        let _ = writeln!(out, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", histogram.count);
-        let _ = writeln!(out, "{name}_sum{{{labels}}} {}", histogram.sum);
-        let _ = writeln!(out, "{name}_count{{{labels}}} {}", histogram.count);
+        out.histogram(name, &labels(key), histogram);
     }
 }
 
-fn gauge(out: &mut String, name: &str, help: &str, label: &str, values: &[(&str, usize)]) {
-    let _ = writeln!(out, "# HELP {name} [STABLE] {help}\n# TYPE {name} gauge");
+fn write_gauge(out: &mut Exposition, name: &str, help: &str, label: &str, values: &[(&str, usize)]) {
+    out.family(name, Kind::Gauge, &format!("[STABLE] {help}"));
     for (value, count) in values {
-        let _ = writeln!(out, "{name}{{{label}=\"{value}\"}} {count}");
+        out.sample(name, &[(label, value)], count);
     }
 }
 
@@ -143,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_told_in_upstreams_words() {
+    fn metrics_have_upstreams_names() {
         let metrics = Metrics::default();
         let (profile, other) = (Str::new("default-scheduler"), Str::new("other"));
         metrics.decided(&profile, Outcome::Scheduled, 0.0015);

@@ -1,4 +1,4 @@
-//! A node as far as scheduling is concerned.
+//! A node, as the scheduler sees it.
 
 use std::collections::HashMap;
 
@@ -44,19 +44,19 @@ impl Node {
         self.labels.get(key).and_then(Value::as_str)
     }
 
-    /// Where it stands, for taking nodes from every zone in turn.
+    /// Its region and zone, for the round-robin order of nodes.
     pub(crate) fn zone(&self) -> String {
         let label = |new: &str, old: &str| self.label(old).or_else(|| self.label(new)).unwrap_or_default();
         let (region, zone) = (label(REGION, OLD_REGION), label(ZONE, OLD_ZONE));
         if region.is_empty() && zone.is_empty() { String::new() } else { format!("{region}:\0:{zone}") }
     }
 
-    /// Whether it would rather not have some pods.
-    pub(crate) fn discourages(&self) -> bool {
-        self.taints.iter().any(|taint| !taint.forbids())
+    /// True if it has a PreferNoSchedule taint.
+    pub(crate) fn has_prefer_no_schedule(&self) -> bool {
+        self.taints.iter().any(|taint| !taint.rejects_pods())
     }
 
-    /// Whether nothing that filters or static scores look at differs.
+    /// True if no field differs that filters or static scores read.
     pub(crate) fn is_placed_alike(&self, other: &Node) -> bool {
         self.labels == other.labels
             && self.taints == other.taints

@@ -1,13 +1,13 @@
-//! Selectors over nodes: the labels a pod demands, and node selector terms with their fields.
+//! Node selectors: required labels, and node selector terms with their fields.
 //!
-//! A term without requirements matches nothing, and neither does one that cannot be understood.
+//! A term without requirements matches nothing, and neither does one that cannot be parsed.
 
 use corten_api::selector::{LabelSelector, Operator, Requirement};
 use corten_api::{Str, Value};
 
 use crate::node::Node;
 
-/// What a pod demands of its node: all labels, and one of the terms if there are any.
+/// The requirements of a pod on its node: all labels, and one of the terms if there are any.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct RequiredNodes {
     labels: Option<LabelSelector>,
@@ -16,12 +16,12 @@ pub(crate) struct RequiredNodes {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NodeTerm {
-    /// `None` if the term cannot be understood or demands nothing.
+    /// `None` if the term cannot be parsed or is empty.
     labels: Option<LabelSelector>,
     fields: Vec<(Operator, Vec<Str>)>,
 }
 
-/// A term that counts for something.
+/// A term with a weight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PreferredTerm {
     pub(crate) weight: i64,
@@ -49,7 +49,7 @@ impl RequiredNodes {
             && self.terms.as_ref().is_none_or(|terms| terms.iter().any(|term| term.matches(node)))
     }
 
-    /// The nodes named by every term, if they all name some: no other can match.
+    /// The nodes named by every term, if all terms name some: no other can match.
     pub(crate) fn named(&self) -> Option<Vec<Str>> {
         let terms = self.terms.as_ref().filter(|terms| !terms.is_empty())?;
         let mut all: Vec<Str> = Vec::new();
@@ -86,7 +86,7 @@ impl NodeTerm {
             && self.fields.iter().all(named)
     }
 
-    /// The names it allows, if it says so.
+    /// The names it allows, if it restricts them.
     fn named(&self) -> Option<Vec<Str>> {
         let mut lists = self.fields.iter().filter(|(operator, _)| *operator == Operator::In);
         let mut names = lists.next()?.1.clone();
@@ -127,7 +127,7 @@ fn requirement(expression: &Value) -> Option<Requirement> {
     Requirement::new(expression.str_at(&["key"])?, operator(expression)?, values(expression)).ok()
 }
 
-/// Only a node's name can be selected by.
+/// `metadata.name` is the only field.
 fn field(expression: &Value) -> Option<(Operator, Vec<Str>)> {
     let operator = operator(expression).filter(|o| matches!(o, Operator::In | Operator::NotIn))?;
     (expression.str_at(&["key"]) == Some("metadata.name")).then(|| (operator, values(expression)))
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn which_nodes_match() {
+    fn node_selector_terms_match_labels_and_names() {
         check(&value!({}), true);
         check(&value!({"nodeSelector": {"disk": "ssd"}}), true);
         check(&value!({"nodeSelector": {"disk": "hdd"}}), false);

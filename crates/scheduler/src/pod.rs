@@ -1,7 +1,7 @@
-//! A pod as far as scheduling is concerned: who it is, and its shape.
+//! A pod, as the scheduler sees it: its identity and its shape.
 //!
-//! Pods of one template differ only in who they are; everything that decides where they can go is their `Shape`, kept
-//! once for all of them.
+//! Pods of one template differ only in their identity; everything that decides about feasible nodes is their `Shape`,
+//! stored once for all of them.
 
 pub(crate) mod requests;
 mod shapes;
@@ -30,29 +30,29 @@ pub(crate) struct Pod {
     pub(crate) uid: Str,
     pub(crate) revision: Str,
     pub(crate) shape: Arc<Shape>,
-    /// The node it is on; empty if none yet.
+    /// The node it is bound to; empty if none.
     pub(crate) node: Str,
-    /// The node that is being made ready for it.
+    /// Its nominated node.
     pub(crate) nominated: Str,
     pub(crate) gates: Vec<Str>,
     pub(crate) deleting: bool,
-    /// It is going because somebody more important needs its place.
+    /// True if it is terminating because of preemption.
     pub(crate) preempted: bool,
     pub(crate) finished: bool,
     pub(crate) started: Option<Timestamp>,
-    /// What its `PodScheduled` condition says: reason and message.
-    pub(crate) told: Option<(Str, Str)>,
+    /// Reason and message of its `PodScheduled` condition.
+    pub(crate) condition: Option<(Str, Str)>,
 }
 
-/// Everything that decides where a pod can go.
+/// Everything that decides about the feasible nodes of a pod.
 #[derive(Debug)]
 pub(crate) struct Shape {
-    /// Small numbers, given again when a shape is gone.
+    /// A small number, reused when a shape is gone.
     pub(crate) id: u32,
-    /// Never given again.
+    /// A unique number, never reused.
     pub(crate) serial: u64,
-    /// The same for all that differ in nothing that makes a difference between one node and another: in labels,
-    /// claims, namespaces and who manages them.
+    /// Equal for shapes that differ only in labels, claims, namespaces and controllers, on which no node-local result
+    /// depends.
     pub(crate) outline: (u64, u64),
     pub(crate) namespace: Str,
     pub(crate) labels: Map,
@@ -72,7 +72,7 @@ pub(crate) struct Shape {
     pub(crate) volumes: Volumes,
 }
 
-/// Who manages a pod.
+/// The controller of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Controller {
     pub(crate) api_version: Str,
@@ -80,7 +80,7 @@ pub(crate) struct Controller {
     pub(crate) name: Str,
 }
 
-/// A port of the node that a pod takes.
+/// A host port of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct HostPort {
     pub(crate) address: Str,
@@ -89,7 +89,7 @@ pub(crate) struct HostPort {
 }
 
 impl HostPort {
-    /// Whether two pods cannot have both.
+    /// True if two pods on one node cannot have both.
     pub(crate) fn conflicts(&self, other: &HostPort) -> bool {
         let anywhere = |address: &str| address == "0.0.0.0";
         self.port == other.port
@@ -116,11 +116,11 @@ impl Pod {
             preempted: meta::is_deleting(pod) && is_preempted(pod),
             finished: matches!(pod.str_at(&["status", "phase"]), Some("Succeeded" | "Failed")),
             started: at(&["status", "startTime"]),
-            told: told(pod),
+            condition: condition_of(pod),
         }
     }
 
-    /// What events refer to.
+    /// The reference of events.
     pub(crate) fn reference(&self) -> Value {
         corten_api::value!({
             "apiVersion": "v1", "kind": "Pod",
@@ -145,7 +145,7 @@ fn is_preempted(pod: &Value) -> bool {
     })
 }
 
-fn told(pod: &Value) -> Option<(Str, Str)> {
+fn condition_of(pod: &Value) -> Option<(Str, Str)> {
     let conditions = pod.items_at(&["status", "conditions"]);
     let condition = conditions.iter().find(|c| c.str_at(&["type"]) == Some("PodScheduled"))?;
     let text = |key: &str| Str::new(condition.str_at(&[key]).unwrap_or_default());

@@ -1,8 +1,7 @@
-//! The pods that wait for a node: those whose turn it is, those that wait out a failure, those that fit nowhere until
-//! something happens, and those that must not be tried yet.
+//! The scheduling queue: active pods, pods in backoff, unschedulable pods, and gated pods.
 //!
-//! Pods that fit nowhere are kept in groups of the same shape that the same plugins rejected, so that whether an event
-//! may help is asked once for all of them. Time is told to it; it never looks at a clock.
+//! Unschedulable pods are grouped by shape and rejecting plugins, so that queueing hints are evaluated once per group.
+//! The time is an argument; the queue never reads a clock.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,26 +14,26 @@ use jiff::{SignedDuration, Timestamp};
 use crate::plugins::priority_sort::Turn;
 use crate::pod::Pod;
 
-/// How long a pod that nothing helped is left alone at most.
-const FORGOTTEN: Duration = Duration::from_secs(300);
+/// The longest time that a pod stays unschedulable without an event.
+const MAX_UNSCHEDULABLE: Duration = Duration::from_secs(300);
 
-/// A pod and how it has fared.
+/// A queued pod and its history.
 #[derive(Debug, Clone)]
-pub(crate) struct Waiting {
+pub(crate) struct QueuedPod {
     pub(crate) pod: Arc<Pod>,
-    /// How often it was tried.
+    /// The number of attempts.
     pub(crate) attempts: u32,
-    /// Who rejected it last.
+    /// The plugins that rejected it last.
     pub(crate) rejected_by: Vec<&'static str>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 enum State {
     Active(Turn),
-    /// Until then, by number; whether because something went wrong rather than for lack of a node.
+    /// Until this time; after an error rather than a rejection if `failed`.
     Backoff {
         due: (Timestamp, u64),
-        wrong: bool,
+        failed: bool,
     },
     Unschedulable {
         since: (Timestamp, u64),
@@ -42,23 +41,23 @@ enum State {
     Gated,
 }
 
-/// Pods that are alike to every plugin.
+/// A shape and its rejecting plugins: equal for all queueing hints.
 type Group = (u64, Vec<&'static str>);
 
 pub(crate) struct Queue {
     backoff: Backoff,
-    waiting: HashMap<Str, (Waiting, State)>,
+    waiting: HashMap<Str, (QueuedPod, State)>,
     active: BTreeMap<Turn, Str>,
-    /// By when they are due: those that lacked a node, and those for whom something went wrong.
-    lacking: BTreeMap<(Timestamp, u64), Str>,
-    wrong: BTreeMap<(Timestamp, u64), Str>,
+    /// By due time: rejected pods, and pods after errors.
+    rejected: BTreeMap<(Timestamp, u64), Str>,
+    failed: BTreeMap<(Timestamp, u64), Str>,
     unschedulable: BTreeMap<(Timestamp, u64), Str>,
     /// The same, by group.
     groups: HashMap<Group, BTreeMap<(Timestamp, u64), Str>>,
     number: u64,
 }
 
-/// How many wait for what.
+/// The number of pods in each state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Depths {
     pub(crate) active: usize,
@@ -78,8 +77,8 @@ impl Queue {
             backoff,
             waiting: HashMap::new(),
             active: BTreeMap::new(),
-            lacking: BTreeMap::new(),
-            wrong: BTreeMap::new(),
+            rejected: BTreeMap::new(),
+            failed: BTreeMap::new(),
             unschedulable: BTreeMap::new(),
             groups: HashMap::new(),
             number: 0,
@@ -88,34 +87,34 @@ impl Queue {
 
     pub(crate) fn depths(&self) -> Depths {
         let (active, unschedulable) = (self.active.len(), self.unschedulable.len());
-        let backoff = self.lacking.len() + self.wrong.len();
+        let backoff = self.rejected.len() + self.failed.len();
         let gated = self.waiting.len() - active - backoff - unschedulable;
         Depths { active, backoff, unschedulable, gated }
     }
 
-    pub(crate) fn get(&self, uid: &str) -> Option<&Waiting> {
+    pub(crate) fn get(&self, uid: &str) -> Option<&QueuedPod> {
         self.waiting.get(uid).map(|(waiting, _)| waiting)
     }
 
-    /// A new pod; one that is held back only waits.
-    pub(crate) fn add(&mut self, pod: Arc<Pod>, held_back: Option<&'static str>, now: Timestamp) {
-        let rejected_by = held_back.into_iter().collect();
-        let waiting = Waiting { pod, attempts: 0, rejected_by };
-        let state = if held_back.is_some() { State::Gated } else { State::Active(self.turn(&waiting, now)) };
+    /// Adds a new pod; a gated one only waits.
+    pub(crate) fn add(&mut self, pod: Arc<Pod>, gated_by: Option<&'static str>, now: Timestamp) {
+        let rejected_by = gated_by.into_iter().collect();
+        let waiting = QueuedPod { pod, attempts: 0, rejected_by };
+        let state = if gated_by.is_some() { State::Gated } else { State::Active(self.turn(&waiting, now)) };
         self.put(waiting, state);
     }
 
-    /// A pod that waits is another than it was; whether that may help it.
+    /// Updates a queued pod. Returns true if the change may make it schedulable.
     pub(crate) fn update(
         &mut self,
         pod: Arc<Pod>,
-        held_back: Option<&'static str>,
+        gated_by: Option<&'static str>,
         helps: bool,
         now: Timestamp,
     ) {
         let Some((mut waiting, state)) = self.take(&pod.uid) else { return };
         waiting.pod = pod;
-        let state = match (held_back, state) {
+        let state = match (gated_by, state) {
             (Some(plugin), _) => {
                 waiting.rejected_by = vec![plugin];
                 State::Gated
@@ -127,41 +126,41 @@ impl Queue {
         self.put(waiting, state);
     }
 
-    pub(crate) fn remove(&mut self, uid: &str) -> Option<Waiting> {
+    pub(crate) fn remove(&mut self, uid: &str) -> Option<QueuedPod> {
         self.take(uid).map(|(waiting, _)| waiting)
     }
 
-    /// The pod whose turn it is. If there is none, one that lacked a node need not wait any longer.
-    pub(crate) fn pop(&mut self, now: Timestamp) -> Option<Waiting> {
+    /// Pops the next pod. If none is active, a rejected pod in backoff need not wait any longer.
+    pub(crate) fn pop(&mut self, now: Timestamp) -> Option<QueuedPod> {
         self.wake_due(now);
-        let next = self.active.values().next().or_else(|| self.lacking.values().next()).cloned()?;
+        let next = self.active.values().next().or_else(|| self.rejected.values().next()).cloned()?;
         let (mut waiting, _) = self.take(&next)?;
         waiting.attempts += 1;
         Some(waiting)
     }
 
-    /// A pod was tried and fits nowhere.
-    pub(crate) fn reject(&mut self, mut waiting: Waiting, by: Vec<&'static str>, now: Timestamp) {
+    /// Adds a pod that was rejected.
+    pub(crate) fn reject(&mut self, mut waiting: QueuedPod, by: Vec<&'static str>, now: Timestamp) {
         waiting.rejected_by = by;
         self.number += 1;
         self.put(waiting, State::Unschedulable { since: (now, self.number) });
     }
 
-    /// A pod was tried and something went wrong.
-    pub(crate) fn retry(&mut self, waiting: Waiting, now: Timestamp) {
+    /// Adds a pod whose attempt ended in an error.
+    pub(crate) fn retry(&mut self, waiting: QueuedPod, now: Timestamp) {
         self.number += 1;
         let due = (later(now, self.backoff.delay(waiting.attempts)), self.number);
-        self.put(waiting, State::Backoff { due, wrong: true });
+        self.put(waiting, State::Backoff { due, failed: true });
     }
 
-    /// A pod that was neither tried nor rejected goes on where it was.
-    pub(crate) fn resume(&mut self, waiting: Waiting, now: Timestamp) {
+    /// Adds a pod again that was neither tried nor rejected.
+    pub(crate) fn resume(&mut self, waiting: QueuedPod, now: Timestamp) {
         let state = self.awake(&waiting, now);
         self.put(waiting, state);
     }
 
-    /// Something happened: wakes those it may help, as told for one of every group. Of those that are apart each is
-    /// asked about by itself.
+    /// Moves the pods that an event may make schedulable, by a hint for one pod of every group. Pods that are `apart`
+    /// are checked one by one.
     pub(crate) fn wake(
         &mut self,
         now: Timestamp,
@@ -188,17 +187,17 @@ impl Queue {
         }
     }
 
-    /// A pod that fits nowhere may be tried again, whatever happened.
-    pub(crate) fn wake_anyway(&mut self, uid: &str, now: Timestamp) {
+    /// Moves an unschedulable pod, whatever happened.
+    pub(crate) fn activate(&mut self, uid: &str, now: Timestamp) {
         if matches!(self.waiting.get(uid), Some((_, State::Unschedulable { .. }))) {
             self.wake_one(uid, now);
         }
     }
 
-    /// When something is due by itself.
+    /// The time at which the next pod is due.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        let backoff = self.lacking.keys().chain(self.wrong.keys()).map(|(due, _)| *due).min();
-        let forgotten = self.unschedulable.keys().next().map(|(since, _)| later(*since, FORGOTTEN));
+        let backoff = self.rejected.keys().chain(self.failed.keys()).map(|(due, _)| *due).min();
+        let forgotten = self.unschedulable.keys().next().map(|(since, _)| later(*since, MAX_UNSCHEDULABLE));
         backoff.into_iter().chain(forgotten).min()
     }
 
@@ -207,14 +206,14 @@ impl Queue {
             let first = |map: &BTreeMap<(Timestamp, u64), Str>| {
                 map.first_key_value().filter(|((due, _), _)| *due <= now).map(|(_, uid)| uid.clone())
             };
-            let Some(uid) = first(&self.lacking).or_else(|| first(&self.wrong)) else { break };
+            let Some(uid) = first(&self.rejected).or_else(|| first(&self.failed)) else { break };
             if let Some((waiting, _)) = self.take(&uid) {
                 let turn = self.turn(&waiting, now);
                 self.put(waiting, State::Active(turn));
             }
         }
         while let Some(((since, _), uid)) = self.unschedulable.first_key_value() {
-            if later(*since, FORGOTTEN) > now {
+            if later(*since, MAX_UNSCHEDULABLE) > now {
                 break;
             }
             let uid = uid.clone();
@@ -228,29 +227,29 @@ impl Queue {
         self.put(waiting, state);
     }
 
-    /// Where a pod goes that may be tried again: it waits out what is left since it was last tried.
-    fn awake(&mut self, waiting: &Waiting, now: Timestamp) -> State {
+    /// The state of a pod that may be tried again: in backoff for the remaining time.
+    fn awake(&mut self, waiting: &QueuedPod, now: Timestamp) -> State {
         self.number += 1;
         let due = (later(now, self.backoff.delay(waiting.attempts)), self.number);
         if due.0 <= now {
             State::Active(self.turn(waiting, now))
         } else {
-            State::Backoff { due, wrong: false }
+            State::Backoff { due, failed: false }
         }
     }
 
-    fn turn(&mut self, waiting: &Waiting, now: Timestamp) -> Turn {
+    fn turn(&mut self, waiting: &QueuedPod, now: Timestamp) -> Turn {
         self.number += 1;
         Turn { priority: waiting.pod.shape.priority, since: now, number: self.number }
     }
 
-    fn put(&mut self, waiting: Waiting, state: State) {
+    fn put(&mut self, waiting: QueuedPod, state: State) {
         let uid = waiting.pod.uid.clone();
         self.take(&uid);
         match &state {
             State::Active(turn) => drop(self.active.insert(*turn, uid.clone())),
-            State::Backoff { due, wrong: false } => drop(self.lacking.insert(*due, uid.clone())),
-            State::Backoff { due, wrong: true } => drop(self.wrong.insert(*due, uid.clone())),
+            State::Backoff { due, failed: false } => drop(self.rejected.insert(*due, uid.clone())),
+            State::Backoff { due, failed: true } => drop(self.failed.insert(*due, uid.clone())),
             State::Unschedulable { since } => {
                 self.unschedulable.insert(*since, uid.clone());
                 self.groups.entry(group(&waiting)).or_default().insert(*since, uid.clone());
@@ -260,12 +259,12 @@ impl Queue {
         self.waiting.insert(uid, (waiting, state));
     }
 
-    fn take(&mut self, uid: &str) -> Option<(Waiting, State)> {
+    fn take(&mut self, uid: &str) -> Option<(QueuedPod, State)> {
         let (waiting, state) = self.waiting.remove(uid)?;
         match &state {
             State::Active(turn) => drop(self.active.remove(turn)),
-            State::Backoff { due, wrong: false } => drop(self.lacking.remove(due)),
-            State::Backoff { due, wrong: true } => drop(self.wrong.remove(due)),
+            State::Backoff { due, failed: false } => drop(self.rejected.remove(due)),
+            State::Backoff { due, failed: true } => drop(self.failed.remove(due)),
             State::Unschedulable { since } => {
                 self.unschedulable.remove(since);
                 let group = group(&waiting);
@@ -282,7 +281,7 @@ impl Queue {
     }
 }
 
-fn group(waiting: &Waiting) -> Group {
+fn group(waiting: &QueuedPod) -> Group {
     (waiting.pod.shape.serial, waiting.rejected_by.clone())
 }
 

@@ -1,4 +1,4 @@
-//! Numbers nobody needs to guess: which of equal nodes is taken.
+//! Pseudorandom numbers for the choice among equal nodes; not secret.
 
 pub(crate) struct Random(u64);
 

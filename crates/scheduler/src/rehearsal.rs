@@ -1,4 +1,4 @@
-//! Decisions without a cluster, for measuring how fast they are made.
+//! Scheduling without a cluster, for benchmarks.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,17 +12,17 @@ use crate::engine::{Change, Engine, Step};
 use crate::node::Node;
 use crate::pod::{Pod, Shapes};
 
-/// What came of it.
+/// The result of a rehearsal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rehearsed {
-    /// How many pods were given a node.
+    /// The number of scheduled pods.
     pub placed: usize,
-    /// How long the decisions took, without reading nodes and pods.
+    /// The time of the decisions, without reading nodes and pods.
     pub took: Duration,
 }
 
-/// Gives pods to nodes, one after the other, as if every binding were taken; some may have a node already. Who has to
-/// make way does so when there is nothing left to decide.
+/// Schedules pods, one after the other, as if every binding succeeded; some may be bound already. Victims are deleted
+/// when there is nothing left to decide.
 pub fn rehearse(nodes: impl Iterator<Item = Value>, pods: impl Iterator<Item = Value>) -> Rehearsed {
     let now = Timestamp::UNIX_EPOCH;
     let shapes = Shapes::default();

@@ -1,5 +1,4 @@
-//! Amounts of resources as the scheduler counts them: thousandths of a core, bytes, and whole numbers of everything
-//! else. Sums never wrap.
+//! Resource amounts in the scheduler's units: millicores, bytes, and whole numbers of everything else. Sums never wrap.
 
 use corten_api::quantity::Quantity;
 use corten_api::{Map, Str, Value};
@@ -9,7 +8,7 @@ pub(crate) const MEMORY: &str = "memory";
 pub(crate) const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 pub(crate) const PODS: &str = "pods";
 
-/// So much of each resource.
+/// An amount of each resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Resources {
     pub(crate) milli_cpu: i64,
@@ -20,7 +19,7 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
-    /// Reads a resource list.
+    /// Parses a resource list.
     pub(crate) fn of(list: Option<&Value>) -> Resources {
         let mut read = Resources::default();
         for (name, quantity) in list.and_then(Value::as_object).into_iter().flat_map(Map::iter) {
@@ -39,7 +38,8 @@ impl Resources {
     }
 
     pub(crate) fn scalar(&self, name: &str) -> i64 {
-        self.scalars.iter().find(|(known, _)| known == name).map_or(0, |(_, amount)| *amount)
+        let at = self.scalars.binary_search_by(|(known, _)| known.as_str().cmp(name));
+        at.map_or(0, |at| self.scalars[at].1)
     }
 
     pub(crate) fn set(&mut self, name: &str, amount: i64) {
@@ -52,7 +52,7 @@ impl Resources {
         self.combine(other, i64::saturating_add);
     }
 
-    /// The larger of each.
+    /// Raises each amount to at least that of another.
     pub(crate) fn raise(&mut self, other: &Resources) {
         self.combine(other, Ord::max);
     }
@@ -68,7 +68,30 @@ impl Resources {
         }
     }
 
-    /// Where a resource is counted; nowhere if it is none the scheduler knows.
+    /// Raises each resource that `named` has to its amount in `larger`; reads no other.
+    pub(crate) fn raise_named(&mut self, larger: &Resources, named: &Resources) {
+        self.milli_cpu = self.milli_cpu.max(larger.milli_cpu);
+        self.memory = self.memory.max(larger.memory);
+        self.ephemeral_storage = self.ephemeral_storage.max(larger.ephemeral_storage);
+        for (name, _) in &named.scalars {
+            let amount = larger.scalar(name);
+            if let Some(place) = self.place(name) {
+                *place = amount.max(*place);
+            }
+        }
+    }
+
+    /// Adds another list; extended resources only if this list has them.
+    pub(crate) fn add_known(&mut self, other: &Resources) {
+        self.milli_cpu = self.milli_cpu.saturating_add(other.milli_cpu);
+        self.memory = self.memory.saturating_add(other.memory);
+        self.ephemeral_storage = self.ephemeral_storage.saturating_add(other.ephemeral_storage);
+        for (name, amount) in &mut self.scalars {
+            *amount = amount.saturating_add(other.scalar(name));
+        }
+    }
+
+    /// The field of a resource; `None` if the scheduler ignores it.
     fn place(&mut self, name: &str) -> Option<&mut i64> {
         match name {
             CPU => Some(&mut self.milli_cpu),
@@ -87,7 +110,7 @@ impl Resources {
     }
 }
 
-/// One quantity in the unit the scheduler counts the resource in.
+/// A quantity in the scheduler's unit of the resource.
 pub(crate) fn amount(name: &str, quantity: &Value) -> i64 {
     let number;
     let text = match quantity {
@@ -101,12 +124,12 @@ pub(crate) fn amount(name: &str, quantity: &Value) -> i64 {
     if name == CPU { quantity.milli_value() } else { quantity.value() }
 }
 
-/// Resources that come in whole numbers: extended ones, huge pages, attachable volumes.
+/// True for resources in whole numbers: extended ones, huge pages, attachable volumes.
 pub(crate) fn is_scalar(name: &str) -> bool {
     name.contains('/') || name.starts_with("hugepages-") || name.starts_with("attachable-volumes-")
 }
 
-/// Resources that somebody other than Kubernetes defines.
+/// True for resources that are not defined by Kubernetes.
 pub(crate) fn is_extended(name: &str) -> bool {
     let native = name.split_once('/').is_none_or(|(domain, _)| domain.ends_with("kubernetes.io"));
     !native && !name.starts_with("requests.")
@@ -119,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read_in_the_schedulers_units() {
+    fn resource_lists_are_converted_to_the_schedulers_units() {
         let read = Resources::of(Some(
             &value!({"cpu": "1500m", "memory": "1Ki", "pods": "110", "example.com/gpu": 2, "hugepages-2Mi": "4Mi"}),
         ));

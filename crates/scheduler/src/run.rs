@@ -1,7 +1,7 @@
-//! The scheduler at work: what the caches tell goes in, what the engine decides goes out.
+//! Runs the scheduler: feeds the caches' changes to the engine, and carries out its steps.
 //!
-//! One task decides. Bindings are written side by side, so that many wait for the disk together; when too many are on
-//! their way, deciding waits for them.
+//! One task decides. Bindings are written concurrently, so that many share a commit of the store; when too many are
+//! pending, deciding waits.
 
 mod volumes;
 
@@ -28,22 +28,23 @@ use crate::storage::Stored;
 use crate::workloads::Selecting;
 use volumes::VolumePreparation;
 
-/// How many requests are on their way at once.
-const AT_ONCE: usize = 96;
-/// How many pods may have a node that the server does not know of.
-const AHEAD: usize = 4096;
-/// How many decisions are made before others get their turn.
-const IN_A_ROW: usize = 64;
-/// How long to wait for a server that cannot be asked.
-const ASK_AGAIN: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(10) };
-/// How long an event's message may be.
-const NOTE: usize = 1024;
+/// The number of concurrent requests.
+const CONCURRENT_REQUESTS: usize = 96;
+/// The most assumed pods without a confirmed binding.
+const MAX_ASSUMED: usize = 4096;
+/// The number of decisions before other tasks run.
+const DECISIONS_PER_TURN: usize = 64;
+/// The backoff of reading a pod whose binding has no response.
+const CONFIRM_RETRY: Backoff =
+    Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(10) };
+/// The longest event message.
+const MAX_MESSAGE: usize = 1024;
 
-/// Starts scheduling; it ends with the manager. Pods are bound and told about through the client.
+/// Starts the scheduler; it ends with the manager. Bindings and events go through the client.
 pub fn start(manager: &Manager, client: Client, config: Config) -> Arc<Metrics> {
     let (changes, inbox) = mpsc::unbounded_channel();
     let shapes = Arc::new(Shapes::default());
-    let followed = follow(manager.caches(), &changes, &shapes);
+    let followed = subscribe_all(manager.caches(), &changes, &shapes);
     let metrics = Arc::new(Metrics::default());
     let clock = manager.clock().clone();
     let seed = u64::try_from(clock.now().as_microsecond()).unwrap_or(1);
@@ -56,7 +57,7 @@ pub fn start(manager: &Manager, client: Client, config: Config) -> Arc<Metrics> 
             recorder: manager.recorder().clone(),
             clock: clock.clone(),
             changes,
-            room: Arc::new(Semaphore::new(AT_ONCE)),
+            room: Arc::new(Semaphore::new(CONCURRENT_REQUESTS)),
             volumes: Arc::new(VolumePreparation::new(manager.caches(), clock.clone())),
         },
         clock,
@@ -72,17 +73,21 @@ pub fn start(manager: &Manager, client: Client, config: Config) -> Arc<Metrics> 
     metrics
 }
 
-/// Reads what changed.
+/// Converts a change of an object.
 type Read = Box<dyn Fn(&Key, Option<&Object>) -> Change + Send + Sync>;
 
-/// Sends every change of what matters to the engine, read as far as it needs to be.
-fn follow(caches: &Caches, changes: &UnboundedSender<Change>, shapes: &Arc<Shapes>) -> Vec<Arc<Cache>> {
+/// Sends every relevant change to the engine, converted.
+fn subscribe_all(
+    caches: &Caches,
+    changes: &UnboundedSender<Change>,
+    shapes: &Arc<Shapes>,
+) -> Vec<Arc<Cache>> {
     let mut followed = Vec::new();
     let mut each = |kind: &Kind, read: Read| {
         let cache = caches.of(kind);
         let changes = changes.clone();
         cache.subscribe(move |change| {
-            // Nobody listens any more when the scheduler has ended.
+            // Without a receiver, the scheduler has stopped.
             let _ = changes.send(read(&change.object().key, change.new.as_deref()));
         });
         followed.push(cache);
@@ -173,15 +178,15 @@ impl Scheduler {
         }
     }
 
-    /// Takes in everything that happened and decides for a while; until when there is nothing to do.
+    /// Applies all changes and decides for a while. Returns the time until which there is nothing to do.
     fn work(&mut self) -> Option<Timestamp> {
-        for _ in 0..IN_A_ROW {
+        for _ in 0..DECISIONS_PER_TURN {
             let now = self.clock.now();
             while let Ok(change) = self.inbox.try_recv() {
                 self.engine.apply(change, now);
             }
-            if self.engine.assumed() >= AHEAD {
-                // The next answer wakes us.
+            if self.engine.assumed() >= MAX_ASSUMED {
+                // The next response wakes the task.
                 return None;
             }
             match self.engine.step(now) {
@@ -199,12 +204,12 @@ impl Scheduler {
     }
 }
 
-/// For whom a step ends an attempt to find a node, and how.
+/// The pod whose attempt a step ends, and the result.
 fn attempt(step: &Step) -> Option<(&Pod, Outcome)> {
     match step {
         Step::Bind { pod, .. } => Some((pod, Outcome::Scheduled)),
-        Step::Tell { pod, reason, .. } if *reason == WENT_WRONG => Some((pod, Outcome::Error)),
-        Step::Tell { pod, .. } => Some((pod, Outcome::Unschedulable)),
+        Step::ReportUnschedulable { pod, reason, .. } if *reason == WENT_WRONG => Some((pod, Outcome::Error)),
+        Step::ReportUnschedulable { pod, .. } => Some((pod, Outcome::Unschedulable)),
         _ => None,
     }
 }
@@ -217,11 +222,11 @@ async fn sleep_until(clock: &Clock, due: Option<Timestamp>) {
     }
 }
 
-/// Carries out what was decided.
+/// Carries out steps.
 #[derive(Clone)]
 struct Writer {
     client: Client,
-    /// For what is only to be done.
+    /// The client for requests whose responses are not read.
     quiet: Client,
     recorder: Recorder,
     clock: Clock,
@@ -245,11 +250,13 @@ impl Writer {
         };
         match step {
             Step::Bind { pod, node, .. } => self.bind(&pod, &node).await,
-            Step::Tell { pod, reason, message, nomination } => {
-                self.tell(&pod, reason, &message, &nomination).await;
+            Step::ReportUnschedulable { pod, reason, message, nomination } => {
+                self.report_unschedulable(&pod, reason, &message, &nomination).await;
             }
             Step::Preempt { pod, node, victims } => self.preempt(&pod, &node, &victims).await,
-            Step::Unnominate { pod } => self.patch_status(&pod, value!({"nominatedNodeName": null})).await,
+            Step::ClearNomination { pod } => {
+                self.patch_status(&pod, value!({"nominatedNodeName": null})).await
+            }
             Step::Wait(_) => {}
         }
         drop(room);
@@ -259,7 +266,7 @@ impl Writer {
         let binding = default_binder::binding(pod, node);
         let answer = self.quiet.create_subresource(&kinds::PODS, &pod.key, "binding", &binding).await;
         let answer = match answer {
-            Err(Error::Transport(lost)) => self.find_out(pod, node, lost).await,
+            Err(Error::Transport(lost)) => self.confirm_binding(pod, node, lost).await,
             answer => answer.map(drop),
         };
         let outcome = match answer {
@@ -267,20 +274,20 @@ impl Writer {
                 let message = format!("Successfully assigned {} to {node}", pod.key);
                 let event =
                     Event::normal(pod.shape.scheduler.clone(), &pod.reference(), "Scheduled", message);
-                self.recorder.record(event.while_doing("Binding"));
+                self.recorder.record(event.with_action("Binding"));
                 Ok(())
             }
             Err(error) => {
-                tracing::debug!(pod = %pod.key, node, %error, "pod could not be bound");
+                tracing::debug!(pod = %pod.key, node, err = %error, "cannot bind pod; retrying");
                 Err(format!("running Bind plugin \"{}\": {error}", default_binder::NAME))
             }
         };
         let _ = self.changes.send(Change::Bound { uid: pod.uid.clone(), outcome });
     }
 
-    /// Whether a binding was taken whose answer was lost. Until that is known the pod keeps its place: nobody else
-    /// must be given it.
-    async fn find_out(&self, pod: &Pod, node: &str, lost: String) -> Result<(), Error> {
+    /// Finds out whether a binding without a response was made. Until that is known the pod keeps its node: no other
+    /// pod may get the room.
+    async fn confirm_binding(&self, pod: &Pod, node: &str, lost: String) -> Result<(), Error> {
         let mut attempts = 0;
         loop {
             match self.client.get(&kinds::PODS, &pod.key).await {
@@ -292,24 +299,30 @@ impl Writer {
                 Ok(_) => return Err(Error::Transport(lost)),
                 Err(Error::Transport(_)) => {
                     attempts += 1;
-                    self.clock.sleep(ASK_AGAIN.delay(attempts)).await;
+                    self.clock.sleep(CONFIRM_RETRY.delay(attempts)).await;
                 }
                 Err(refused) => return Err(refused),
             }
         }
     }
 
-    /// Says why a pod has no node, to people and to programs.
-    async fn tell(&self, pod: &Pod, reason: &'static str, message: &str, nomination: &Nomination) {
+    /// Reports an unschedulable pod by an event and its condition.
+    async fn report_unschedulable(
+        &self,
+        pod: &Pod,
+        reason: &'static str,
+        message: &str,
+        nomination: &Nomination,
+    ) {
         let event = Event::warning(
             pod.shape.scheduler.clone(),
             &pod.reference(),
             "FailedScheduling",
             truncated(message),
         );
-        self.recorder.record(event.while_doing("Scheduling"));
+        self.recorder.record(event.with_action("Scheduling"));
         let mut status = Value::object();
-        if pod.told.as_ref().is_none_or(|(known, text)| known != reason || text != message) {
+        if pod.condition.as_ref().is_none_or(|(known, text)| known != reason || text != message) {
             status.set(&["conditions"], value!([(condition(pod, reason, message, self.clock.now()))]));
         }
         match nomination {
@@ -326,17 +339,17 @@ impl Writer {
         }
     }
 
-    /// Takes pods away so that another can have their place; those that are on their way already are left alone.
+    /// Deletes victims so that a pod can be scheduled; those that are terminating already are left alone.
     async fn preempt(&self, pod: &Pod, node: &str, victims: &[Arc<Pod>]) {
         let mut agreed = true;
         for victim in victims.iter().filter(|victim| !victim.deleting) {
-            agreed &= self.take_away(victim, pod, node).await;
+            agreed &= self.delete_victim(victim, pod, node).await;
         }
         let _ = self.changes.send(Change::Preempted { uid: pod.uid.clone(), agreed });
     }
 
-    /// Takes a pod away for another; whether it goes.
-    async fn take_away(&self, victim: &Pod, pod: &Pod, node: &str) -> bool {
+    /// Deletes a victim. Returns true if it is gone or terminating.
+    async fn delete_victim(&self, victim: &Pod, pod: &Pod, node: &str) -> bool {
         let message = format!("{}: preempting to accommodate a higher priority pod", pod.shape.scheduler);
         let condition = value!({
             "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
@@ -349,45 +362,45 @@ impl Writer {
                 let message = format!("Preempted by pod {} on node {node}", pod.uid);
                 let scheduler = pod.shape.scheduler.clone();
                 let event = Event::normal(scheduler, &victim.reference(), "Preempted", message);
-                self.recorder.record(event.while_doing("Preempting"));
+                self.recorder.record(event.with_action("Preempting"));
                 true
             }
             Err(error) => {
-                tracing::debug!(pod = %victim.key, %error, "pod could not be preempted");
+                tracing::debug!(pod = %victim.key, err = %error, "cannot preempt pod");
                 error.is_not_found()
             }
         }
     }
 
-    /// Merges something into the status of this very pod.
+    /// Patches the status of this very pod.
     async fn patch_status(&self, pod: &Pod, status: Value) {
         let mut patch = value!({"status": (status)});
         meta::set_text(&mut patch, "uid", &pod.uid);
         match self.quiet.patch(&kinds::PODS, &pod.key, &Patch::Strategic(patch), "status").await {
             Err(error) if !error.is_not_found() => {
-                tracing::debug!(pod = %pod.key, %error, "pod's status could not be written");
+                tracing::debug!(pod = %pod.key, err = %error, "cannot update pod status");
             }
             _ => {}
         }
     }
 }
 
-/// Says why a pod has no node.
+/// The `PodScheduled` condition of an unschedulable pod.
 fn condition(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Value {
     let mut condition = value!({
         "type": "PodScheduled", "status": "False", "reason": (reason), "message": (message),
         "lastProbeTime": null,
     });
-    if pod.told.is_none() {
+    if pod.condition.is_none() {
         condition.set(&["lastTransitionTime"], time::format(now));
     }
     condition
 }
 
 fn truncated(message: &str) -> String {
-    if message.len() <= NOTE {
+    if message.len() <= MAX_MESSAGE {
         return message.to_owned();
     }
-    let end = (0..=NOTE - 4).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
+    let end = (0..=MAX_MESSAGE - 4).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
     format!("{} ...", &message[..end])
 }

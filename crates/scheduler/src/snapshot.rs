@@ -1,11 +1,10 @@
-//! The cluster as the scheduler sees it, kept up to date change by change and never recomputed as a whole.
+//! The snapshot of the cluster, updated change by change and never recomputed as a whole.
 //!
-//! What filters and scores look at for every node lies side by side in arrays by the node's number: how much room there
-//! is, which domain of a topology it belongs to. How many pods of a kind are where is counted as pods come and go
-//! (`counters`, `owned`). Assumed pods count like bound ones.
+//! Data that filters and scores read for every node lies in arrays by the node's index: resources, and topology
+//! domains. Pods per domain are counted as pods are added and removed (`counters`, `owned`). Assumed pods count like
+//! bound ones.
 //!
-//! *Invariant:* a pod is counted once, on the node it was last put on; the counters are what counting everything anew
-//! would give.
+//! *Invariant:* a pod is counted once, on the node it was last put on; the counters equal a full recount.
 
 pub(crate) mod counters;
 pub(crate) mod nominated;
@@ -19,6 +18,7 @@ pub(crate) use topologies::EACH_NODE;
 mod tests;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use corten_api::{Map, Str};
@@ -34,10 +34,10 @@ use topologies::Topologies;
 pub(crate) use versions::Moment;
 use versions::Versions;
 
-/// A node's number; given again when the node is gone.
+/// A node's index; reused when the node is deleted.
 pub(crate) type NodeIx = u32;
 
-/// How much there is on a node and how much of it is taken.
+/// The allocatable and the requested resources of a node.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Room {
     pub(crate) milli_cpu: i64,
@@ -48,25 +48,26 @@ pub(crate) struct Room {
     pub(crate) used_memory: i64,
     pub(crate) used_ephemeral_storage: i64,
     pub(crate) pods: i64,
-    /// What is taken, with something counted for those that say nothing.
+    /// The requested resources, with defaults for missing requests.
     pub(crate) counted_milli_cpu: i64,
     pub(crate) counted_memory: i64,
 }
 
-/// The rest about a node.
+/// The other data of a node.
 #[derive(Debug, Default)]
 pub(crate) struct Place {
     pub(crate) name: Str,
-    /// `None` if pods are on it that nobody has told about.
+    /// `None` if the Node object of its pods has not been observed.
     pub(crate) node: Option<Arc<Node>>,
     pub(crate) pods: Vec<Arc<Pod>>,
     pub(crate) ports: Vec<HostPort>,
-    pub(crate) used_scalars: Vec<(Str, i64)>,
+    /// Holds only names that a pod of the node requests.
+    used_scalars: HashMap<Str, i64>,
 }
 
 impl Place {
     pub(crate) fn used_scalar(&self, name: &str) -> i64 {
-        self.used_scalars.iter().find(|(known, _)| known == name).map_or(0, |(_, amount)| *amount)
+        self.used_scalars.get(name).copied().unwrap_or(0)
     }
 }
 
@@ -77,24 +78,24 @@ pub(crate) struct Snapshot {
     by_name: HashMap<Str, NodeIx>,
     free: Vec<NodeIx>,
     order: Order,
-    /// Where each pod counts, by uid.
+    /// The node of each counted pod, by uid.
     pods: HashMap<Str, NodeIx>,
     topologies: Topologies,
     counters: Counters,
     owned: OwnedTerms,
     namespaces: HashMap<Str, Map>,
-    /// On how many nodes each image is.
+    /// The number of nodes with each image.
     images: HashMap<Str, u32>,
     versions: Versions,
-    /// On how many nodes taints discourage pods.
-    discouraging: usize,
-    /// How many pods have each claim.
+    /// The number of nodes with PreferNoSchedule taints.
+    prefer_no_schedule: usize,
+    /// The number of pods that use each claim.
     claims: HashMap<Key, u32>,
     nominated: Nominated,
 }
 
 impl Snapshot {
-    /// The nodes there are, taken from every zone in turn.
+    /// The existing nodes, round-robin by zone.
     pub(crate) fn order(&self) -> &[NodeIx] {
         self.order.list()
     }
@@ -115,7 +116,7 @@ impl Snapshot {
         &self.rooms[at as usize]
     }
 
-    /// A node that is there.
+    /// An existing node.
     pub(crate) fn node(&self, at: NodeIx) -> &Node {
         static NONE: std::sync::LazyLock<Node> = std::sync::LazyLock::new(Node::default);
         self.place(at).node.as_deref().unwrap_or(&NONE)
@@ -129,40 +130,40 @@ impl Snapshot {
         self.images.get(image).copied().unwrap_or(0)
     }
 
-    /// Whether taints discourage pods anywhere.
-    pub(crate) fn is_discouraging(&self) -> bool {
-        self.discouraging > 0
+    /// True if any node has a PreferNoSchedule taint.
+    pub(crate) fn has_prefer_no_schedule(&self) -> bool {
+        self.prefer_no_schedule > 0
     }
 
     pub(crate) fn namespace_labels(&self, namespace: &str) -> Option<&Map> {
         self.namespaces.get(namespace)
     }
 
-    /// Whether a pod is counted somewhere.
+    /// True if a pod is counted.
     pub(crate) fn has_pod(&self, uid: &str) -> bool {
         self.pods.contains_key(uid)
     }
 
-    /// How many pods are counted.
+    /// The number of counted pods.
     pub(crate) fn pods(&self) -> usize {
         self.pods.len()
     }
 
-    /// Whether a pod on some node has a claim.
+    /// True if a pod on some node uses a claim.
     pub(crate) fn uses_claim(&self, claim: &Key) -> bool {
         self.claims.contains_key(claim)
     }
 
-    /// Takes in a node's newest state.
+    /// Updates a node.
     pub(crate) fn set_node(&mut self, node: Arc<Node>) {
         let at = self.at(&node.name);
         self.touch(at);
         let known = self.places[at as usize].node.clone();
         if let Some(known) = &known {
             self.forget_images(known);
-            self.discouraging -= usize::from(known.discourages());
+            self.prefer_no_schedule -= usize::from(known.has_prefer_no_schedule());
         }
-        self.discouraging += usize::from(node.discourages());
+        self.prefer_no_schedule += usize::from(node.has_prefer_no_schedule());
         for image in node.images.keys() {
             *self.images.entry(image.clone()).or_default() += 1;
         }
@@ -190,7 +191,7 @@ impl Snapshot {
         self.detach(at);
         if let Some(node) = self.places[at as usize].node.take() {
             self.forget_images(&node);
-            self.discouraging -= usize::from(node.discourages());
+            self.prefer_no_schedule -= usize::from(node.has_prefer_no_schedule());
             self.order.remove(at, &node.zone());
         }
         self.release(at);
@@ -216,19 +217,19 @@ impl Snapshot {
         self.put(pod, at);
     }
 
-    /// A pod that counts where and as it did is only another text of the same; gives back any other.
+    /// Replaces a pod that is counted on the same node with the same shape; returns any other.
     fn renew(&mut self, pod: Arc<Pod>, node: &str) -> Option<Arc<Pod>> {
         let Some(at) = self.pods.get(&pod.uid).copied() else { return Some(pod) };
         let place = &mut self.places[at as usize];
         if place.name != node {
             return Some(pod);
         }
-        // Those that change came last, mostly.
+        // Pods that change are mostly the latest.
         let Some(known) = place.pods.iter_mut().rfind(|known| known.uid == pod.uid) else { return Some(pod) };
         if known.shape.serial != pod.shape.serial || known.deleting != pod.deleting {
             return Some(pod);
         }
-        // How long it has run is of interest when somebody has to make way.
+        // The start time matters for preemption.
         let is_other = known.started != pod.started;
         *known = pod;
         if is_other {
@@ -237,7 +238,7 @@ impl Snapshot {
         None
     }
 
-    /// Counts a pod nowhere; what was counted, and where.
+    /// Removes a pod; returns it and its node.
     pub(crate) fn remove_pod(&mut self, uid: &str) -> Option<(Arc<Pod>, Str)> {
         let at = self.pods.remove(uid)?;
         let pod = self.take(uid, at)?;
@@ -246,7 +247,7 @@ impl Snapshot {
         Some((pod, name))
     }
 
-    /// Takes a pod off a node for the time being, to see how things would be without it.
+    /// Removes a pod from a node for a trial.
     pub(crate) fn take(&mut self, uid: &str, at: NodeIx) -> Option<Arc<Pod>> {
         let place = &mut self.places[at as usize];
         let position = place.pods.iter().rposition(|pod| pod.uid == uid)?;
@@ -263,7 +264,7 @@ impl Snapshot {
         Some(pod)
     }
 
-    /// Puts a pod on a node, be it for the time being.
+    /// Adds a pod to a node, also for a trial.
     pub(crate) fn put(&mut self, pod: Arc<Pod>, at: NodeIx) {
         self.use_room(&pod, at, 1);
         if self.places[at as usize].node.is_some() {
@@ -293,20 +294,25 @@ impl Snapshot {
         room.counted_memory += sign * requests.non_zero.1;
         let used = &mut self.places[at as usize].used_scalars;
         for (name, amount) in &requests.resources.scalars {
-            match used.iter_mut().find(|(known, _)| known == name) {
-                Some((_, sum)) => *sum += sign * amount,
-                None => used.push((name.clone(), sign * amount)),
+            match used.entry(name.clone()) {
+                Entry::Occupied(mut sum) => {
+                    *sum.get_mut() += sign * amount;
+                    if *sum.get() == 0 {
+                        sum.remove();
+                    }
+                }
+                Entry::Vacant(sum) => drop(sum.insert(sign * amount)),
             }
         }
     }
 
-    /// Lets the counters know of a pod on a node that is there.
+    /// Updates the counters for a pod on an existing node.
     fn count(&mut self, pod: &Pod, at: NodeIx, sign: i64) {
         self.counters.count(&self.topologies, &self.namespaces, pod, at, sign);
         self.owned.count(&mut self.topologies, &self.places, &pod.shape, at, sign);
     }
 
-    /// A node came, or is something else than it was.
+    /// A node was added or changed.
     fn attach(&mut self, at: NodeIx) {
         let Some(node) = self.places[at as usize].node.clone() else { return };
         self.topologies.attach(at, &node);
@@ -326,7 +332,7 @@ impl Snapshot {
         self.topologies.detach(at);
     }
 
-    /// The number of a node, be it one that nobody has told about.
+    /// The index of a node, also of one that has not been observed.
     fn at(&mut self, name: &str) -> NodeIx {
         if let Some(at) = self.by_name.get(name) {
             return *at;
@@ -343,7 +349,7 @@ impl Snapshot {
         at
     }
 
-    /// Forgets a node that is gone and has no pods.
+    /// Releases the index of a deleted node without pods.
     fn release(&mut self, at: NodeIx) {
         let place = &self.places[at as usize];
         if place.node.is_none() && place.pods.is_empty() {
@@ -352,7 +358,7 @@ impl Snapshot {
         }
     }
 
-    /// A namespace has these labels now, or is gone.
+    /// Sets the labels of a namespace, or removes it.
     pub(crate) fn set_namespace(&mut self, name: &str, labels: Option<Map>) {
         if self.namespaces.get(name) == labels.as_ref() {
             return;
@@ -365,7 +371,7 @@ impl Snapshot {
         self.counters.namespaces_changed(&self.topologies, &self.namespaces, &self.places);
     }
 
-    /// The counter under a key, made and filled when it is asked for first.
+    /// The counter under a key, created and filled on first use.
     pub(crate) fn counter(&mut self, key: CounterKey, what: impl FnOnce() -> Counting) -> usize {
         if let Some(at) = self.counters.find(&key) {
             return at;
@@ -379,7 +385,7 @@ impl Snapshot {
         self.counters.get(at)
     }
 
-    /// The domain a node belongs to in a counter's topology.
+    /// The domain of a node in a counter's topology.
     pub(crate) fn domain(&self, counter: &Counter, at: NodeIx) -> Option<u32> {
         self.topologies.domain(counter.topology, at)
     }
@@ -388,7 +394,7 @@ impl Snapshot {
         &self.owned
     }
 
-    /// The number of a topology, which is followed from now on.
+    /// The index of a topology, which is tracked from now on.
     pub(crate) fn topology(&mut self, key: &str) -> usize {
         self.topologies.of(key, &self.places)
     }
@@ -397,7 +403,7 @@ impl Snapshot {
         &self.topologies
     }
 
-    /// Which terms of pods on nodes a pod of this shape is subject to.
+    /// The terms of pods on nodes that select pods of this shape.
     pub(crate) fn terms_about(&mut self, shape: &crate::pod::Shape) -> Vec<usize> {
         self.owned.about(shape, &self.namespaces)
     }

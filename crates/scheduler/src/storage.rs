@@ -1,6 +1,6 @@
-//! Volumes, claims and classes as far as they decide where pods can go.
+//! Volumes, claims and classes, as the scheduler sees them.
 //!
-//! What was decided about volumes counts at once, whether or not the server knows yet, until it refuses.
+//! Decisions about volumes count at once, whether or not the API server has confirmed them, until it refuses.
 
 mod attachments;
 mod capacity;
@@ -19,7 +19,7 @@ pub(crate) use claim::{Claim, SELECTED_NODE};
 pub(crate) use class::Class;
 pub(crate) use volume::{Attachable, Volume};
 
-/// The kinds that storage is made of.
+/// The kinds of storage objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stored {
     Volume,
@@ -34,17 +34,17 @@ pub(crate) enum Stored {
 #[derive(Default)]
 pub(crate) struct Storage {
     volumes: HashMap<Str, Volume>,
-    /// Volumes by class, for those that look for one.
+    /// Volumes by class, for matching.
     by_class: HashMap<Str, Vec<Str>>,
     claims: HashMap<Key, Claim>,
     classes: HashMap<Str, Class>,
-    /// By node: how many volumes of each driver it can have.
+    /// By node: the attach limit of each driver.
     limits: HashMap<Str, Vec<(Str, usize)>>,
-    /// Drivers that say how much they have left.
-    telling: HashSet<Str>,
+    /// Drivers that report their storage capacity.
+    reporting: HashSet<Str>,
     capacities: HashMap<Key, Capacity>,
     attachments: Attachments,
-    /// Volumes that were given to claims, which the server may not know yet.
+    /// Volumes that are assumed to be bound to claims.
     assumed: HashMap<Str, Key>,
 }
 
@@ -61,12 +61,12 @@ impl Storage {
         self.classes.get(name)
     }
 
-    /// How many volumes of each driver a node can have; none are said for most.
+    /// The attach limits of a node; most have none.
     pub(crate) fn limits(&self, node: &str) -> &[(Str, usize)] {
         self.limits.get(node).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Takes in the newest state of an object, or that it is gone.
+    /// Updates or removes an object.
     pub(crate) fn set(&mut self, kind: Stored, key: &Key, object: Option<&Value>) {
         match kind {
             Stored::Volume => self.set_volume(&key.name, object.map(Volume::of)),
@@ -76,8 +76,8 @@ impl Storage {
             Stored::CsiDriver => {
                 let tells = object.and_then(|driver| driver.bool_at(&["spec", "storageCapacity"]));
                 match tells {
-                    Some(true) => self.telling.insert(key.name.clone()),
-                    _ => self.telling.remove(&key.name),
+                    Some(true) => self.reporting.insert(key.name.clone()),
+                    _ => self.reporting.remove(&key.name),
                 };
             }
             Stored::Capacity => put(&mut self.capacities, key.clone(), object.map(Capacity::of)),
@@ -102,7 +102,7 @@ impl Storage {
         self.volumes.insert(name.clone(), volume);
     }
 
-    /// The smallest volume that a claim can have on a node, besides some that are taken.
+    /// The smallest matching volume of a claim on a node, except for taken ones.
     pub(crate) fn matching(
         &self,
         key: &Key,
@@ -113,12 +113,14 @@ impl Storage {
         let names = self.by_class.get(&claim.class)?;
         let mut best: Option<(&Str, i64)> = None;
         for name in names.iter().filter(|name| !taken.contains(name)) {
-            let Some(volume) = self.volumes.get(name).filter(|volume| volume.suits(claim)) else { continue };
+            let Some(volume) = self.volumes.get(name).filter(|volume| volume.matches(claim)) else {
+                continue;
+            };
             let free = self.assumed.get(name).is_none_or(|to| to == key);
             if volume.is_reserved_for(key, claim) {
-                return (free && volume.reaches(node)).then_some(name);
+                return (free && volume.is_available_on(node)).then_some(name);
             }
-            let found = free && volume.is_free() && volume.reaches(node);
+            let found = free && volume.is_free() && volume.is_available_on(node);
             if found && best.is_none_or(|(_, size)| volume.size < size) {
                 best = Some((name, volume.size));
             }
@@ -126,15 +128,15 @@ impl Storage {
         best.map(|(name, _)| name)
     }
 
-    /// Whether who makes volumes of a class has room for a claim's where a node can have it. Only some say so.
+    /// True if the provisioner of a class has capacity for a claim on a node. Only some drivers report it.
     pub(crate) fn has_room(&self, claim: &Claim, class: &Class, node: &crate::node::Node) -> bool {
-        let Some(size) = claim.asked.filter(|_| self.telling.contains(&class.provisioner)) else {
+        let Some(size) = claim.asked.filter(|_| self.reporting.contains(&class.provisioner)) else {
             return true;
         };
         self.capacities.values().any(|capacity| capacity.suffices(&claim.class, size, node))
     }
 
-    /// What is attached to a node, whoever has it.
+    /// The volumes attached to a node, of any pod.
     pub(crate) fn attached(&self, node: &str) -> impl Iterator<Item = Attachable> {
         let known = |(driver, volume): (&Str, &Str)| {
             let handle = self.volumes.get(volume)?.attachable.as_ref()?.handle.clone();
@@ -143,12 +145,12 @@ impl Storage {
         self.attachments.of(node).filter_map(known)
     }
 
-    /// Counts a volume as a claim's.
+    /// Assumes a volume to be bound to a claim.
     pub(crate) fn assume(&mut self, volume: &Str, claim: &Key) {
         self.assumed.insert(volume.clone(), claim.clone());
     }
 
-    /// Nothing came of it.
+    /// Drops assumptions after a failure.
     pub(crate) fn forget<'k>(&mut self, claims: impl Iterator<Item = &'k Key>) {
         for claim in claims {
             self.assumed.retain(|_, to| to != claim);

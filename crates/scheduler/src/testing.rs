@@ -109,7 +109,7 @@ fn labels(key: &str, value: &str) -> Value {
     Value::Object(labels)
 }
 
-/// A node with plenty of room, under its own host name.
+/// A node with ample resources and its own hostname label.
 pub(crate) fn node(name: &str) -> NodeBuilder {
     NodeBuilder(value!({
         "metadata": {"name": (name), "labels": {}},
@@ -160,7 +160,7 @@ impl NodeBuilder {
     }
 }
 
-/// A cluster of a few nodes, in the order they are given.
+/// A cluster of a few nodes, in the given order.
 pub(crate) struct Scene {
     pub(crate) cluster: Cluster,
     pub(crate) nodes: Vec<NodeIx>,
@@ -182,7 +182,7 @@ impl Scene {
         self.cluster.snapshot.add_pod(Arc::new(pod), node);
     }
 
-    /// What a plugin says to a pod about every node.
+    /// The rejections of a plugin for each node.
     pub(crate) fn filter(&mut self, plugin: &dyn Plugin, pod: &Pod) -> Vec<Option<Rejection>> {
         match plugin.pre_filter(pod, &mut self.cluster) {
             PreFilter::Skip => vec![None; self.nodes.len()],
@@ -193,7 +193,7 @@ impl Scene {
         }
     }
 
-    /// Whether a plugin lets a pod have each node.
+    /// True for each node that a plugin accepts.
     pub(crate) fn fits(&mut self, plugin: &dyn Plugin, pod: &Pod) -> Vec<bool> {
         self.filter(plugin, pod).iter().map(Option::is_none).collect()
     }
@@ -203,6 +203,6 @@ impl Scene {
         if plugin.score(pod, &mut self.cluster, &self.nodes, &mut scores) {
             return Some(scores);
         }
-        self.nodes.iter().map(|at| plugin.rate(pod, &self.cluster, *at)).collect()
+        self.nodes.iter().map(|at| plugin.score_node(pod, &self.cluster, *at)).collect()
     }
 }

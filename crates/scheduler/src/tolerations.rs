@@ -1,4 +1,4 @@
-//! Taints, and who tolerates them.
+//! Taints and tolerations.
 
 use corten_api::{Str, Value};
 
@@ -24,7 +24,7 @@ pub(crate) struct Toleration {
     key: Str,
     operator: Operator,
     value: Str,
-    /// Every effect if none.
+    /// Every effect if `None`.
     effect: Option<Effect>,
 }
 
@@ -34,7 +34,7 @@ enum Operator {
     Exists,
     Less,
     Greater,
-    /// One that nothing is known of tolerates nothing.
+    /// An unknown operator tolerates nothing.
     Unknown,
 }
 
@@ -60,8 +60,8 @@ impl Taint {
         Taint { key: Str::new_static(UNSCHEDULABLE), value: Str::default(), effect: Effect::NoSchedule }
     }
 
-    /// Whether it keeps pods from being placed, rather than only discouraging it.
-    pub(crate) fn forbids(&self) -> bool {
+    /// True for NoSchedule and NoExecute, false for PreferNoSchedule.
+    pub(crate) fn rejects_pods(&self) -> bool {
         self.effect != Effect::PreferNoSchedule
     }
 }
@@ -99,16 +99,16 @@ impl Toleration {
         Some((taint.value.parse().ok()?, self.value.parse().ok()?))
     }
 
-    /// Whether it counts where taints only discourage.
-    pub(crate) fn concerns_preferences(&self) -> bool {
+    /// True if it applies to PreferNoSchedule taints.
+    pub(crate) fn applies_to_preferences(&self) -> bool {
         self.effect.is_none_or(|effect| effect == Effect::PreferNoSchedule)
     }
 }
 
-/// Whether every taint that forbids is tolerated.
+/// True if every NoSchedule and NoExecute taint is tolerated.
 pub(crate) fn tolerates_all(tolerations: &[Toleration], taints: &[Taint]) -> bool {
     let tolerated = |taint: &Taint| tolerations.iter().any(|toleration| toleration.tolerates(taint));
-    taints.iter().filter(|taint| taint.forbids()).all(tolerated)
+    taints.iter().filter(|taint| taint.rejects_pods()).all(tolerated)
 }
 
 #[cfg(test)]
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn who_tolerates_what() {
+    fn tolerations_match_taints() {
         check(&value!({"key": "k", "value": "5"}), true);
         check(&value!({"key": "k", "value": "6"}), false);
         check(&value!({"key": "k", "operator": "Exists"}), true);

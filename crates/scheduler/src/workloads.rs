@@ -1,4 +1,4 @@
-//! Services and controllers as far as they say which pods belong together.
+//! Services and controllers, as the scheduler sees them: the selectors of pods that belong together.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use corten_client::Key;
 
 use crate::pod::Shape;
 
-/// For how many shapes it is remembered who belongs with them.
+/// The number of shapes whose selectors are cached.
 const REMEMBERED: usize = 4096;
 
 /// The kinds that select pods.
@@ -26,7 +26,7 @@ pub(crate) struct Workloads {
     services: HashMap<Str, BTreeMap<Str, Map>>,
     controllers: HashMap<(Selecting, Key), Selector>,
     generation: u64,
-    /// What was found out about shapes, by their serial numbers, since something last changed.
+    /// Cached selectors by the serial number of shapes, since the last change.
     selectors: HashMap<u64, Option<Arc<LabelSelector>>>,
 }
 
@@ -37,12 +37,12 @@ enum Selector {
 }
 
 impl Workloads {
-    /// Grows whenever a selector might be another.
+    /// Increases whenever a selector may have changed.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Takes in the newest state of an object, or that it is gone.
+    /// Updates or removes an object.
     pub(crate) fn set(&mut self, kind: Selecting, key: &Key, object: Option<&Value>) {
         let selector = object.map(|object| object.at(&["spec", "selector"]));
         let labels = || selector.flatten().and_then(Value::as_object).cloned().unwrap_or_default();
@@ -71,7 +71,7 @@ impl Workloads {
         }
     }
 
-    /// Selects the pods that belong together with one of this shape; `None` if nothing says so.
+    /// The selector of the pods that belong together with those of this shape; `None` if there is none.
     pub(crate) fn selector(&mut self, shape: &Shape) -> Option<Arc<LabelSelector>> {
         if let Some(known) = self.selectors.get(&shape.serial) {
             return known.clone();
@@ -124,7 +124,7 @@ mod tests {
     use crate::pod::{Pod, Shapes};
 
     #[test]
-    fn services_and_owners_say_who_belongs_together() {
+    fn services_and_controllers_select_pods_that_belong_together() {
         let mut workloads = Workloads::default();
         let pod = Pod::of(
             &value!({"metadata": {"name": "p", "namespace": "n", "labels": {"app": "web", "hash": "1"},

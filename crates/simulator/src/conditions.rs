@@ -1,9 +1,9 @@
-//! Conditions as a kubelet writes them: one that does not change keeps its time.
+//! Conditions as a kubelet writes them: an unchanged condition keeps its transition time.
 
 use corten_api::{Map, Value, time};
 use jiff::Timestamp;
 
-/// What a condition is to say. An empty reason is none.
+/// A desired condition. An empty reason means none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Condition {
     pub(crate) kind: &'static str,
@@ -22,7 +22,7 @@ pub(crate) fn is_true(object: &Value, kind: &str) -> bool {
 }
 
 impl Condition {
-    /// As part of a patch of an object: what it no longer says is null.
+    /// The condition as part of a patch of an object; fields to remove are null.
     pub(crate) fn patch(&self, object: &Value, now: Timestamp) -> Map {
         let status = if self.holds { "True" } else { "False" };
         let known = find(object, self.kind).filter(|c| c.str_at(&["status"]) == Some(status));

@@ -1,9 +1,9 @@
-//! Nodes that exist only in the API: they register, renew their leases and report, and their pods become what a
-//! kubelet would make of them, although nothing runs. What `corten server --simulated-nodes` starts.
+//! Nodes that exist only in the API, for `corten server --simulated-nodes`: they register, renew their leases and report
+//! their status, and their pods go through the phases that a kubelet would report, although nothing runs.
 //!
-//! Watches nodes and pods through the caches it is given. Every node and its pods are written in the node's own
-//! identity, so that what a kubelet may not do a simulated one may not either. Never touches pods of other nodes.
-//! There is no task per pod or per node: one beats for all, a few walk through the pods that changed.
+//! Watches nodes and pods through the manager's caches. Every node and its pods are written as that node's user, so a
+//! simulated kubelet has no more rights than a real one. Never touches pods of other nodes. There is no task per pod or
+//! node: one task renews all leases, and a few workers sync the pods that changed.
 
 mod conditions;
 mod lifecycle;
@@ -21,23 +21,23 @@ pub use nodes::UNPLUGGED;
 
 use placements::Placements;
 
-/// Clients in the identity of a user and its groups.
+/// Makes clients that act as a user with groups.
 pub type Identities = Arc<dyn Fn(&str, &[&str]) -> Client + Send + Sync>;
 
-/// What to simulate.
+/// The nodes to simulate.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     pub nodes: usize,
-    /// Whether nodes are given their pods' addresses by somebody. If not, they bring their own.
+    /// True if a controller allocates pod CIDRs. If not, nodes set their own.
     pub networks_assigned: bool,
 }
 
-/// Starts the nodes; they end with the manager.
+/// Starts the nodes; they stop when the manager is dropped.
 pub fn start(manager: &Manager, identities: &Identities, options: Options) {
     let node = |index| nodes::Node::new(index, identities, options.networks_assigned);
     let nodes: Arc<[_]> = (0..options.nodes).map(node).collect::<Vec<_>>().into();
     let placements = Arc::new(Placements::default());
     pods::start(manager, nodes.clone(), placements);
     manager.spawn(nodes::register(nodes.clone(), manager.clock().clone()));
-    manager.spawn(nodes::beat(nodes, manager.caches().clone(), manager.clock().clone()));
+    manager.spawn(nodes::renew_leases(nodes, manager.caches().clone(), manager.clock().clone()));
 }

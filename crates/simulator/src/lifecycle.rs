@@ -1,8 +1,8 @@
-//! What a kubelet would say next about a pod, given what it last said. Pure: the status itself is the state, so
-//! that a restart goes on where it was.
+//! The next status that a kubelet would report of a pod, given the last one. Pure: the status itself is the state, so a
+//! restart continues where it stopped.
 //!
-//! Containers start at once, are ready at once and stop when asked to. Those of pods that need not run forever
-//! end by themselves, successfully unless an annotation says otherwise.
+//! Containers start, become ready and stop at once. Those of pods with a restart policy other than Always complete by
+//! themselves, with exit code 0 unless an annotation sets another.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -12,27 +12,27 @@ use jiff::Timestamp;
 
 use crate::conditions::{self, Condition};
 
-/// For how many seconds the containers of a pod that may end run.
+/// Annotation: the seconds after which the containers of a pod complete.
 pub const RUN_FOR: &str = "simulator.corten.dev/run-for-seconds";
-/// What they exit with.
+/// Annotation: the exit code of the containers.
 pub const EXIT_CODE: &str = "simulator.corten.dev/exit-code";
-/// What a process ends with that does nothing about being asked to.
+/// The exit code of a process that SIGTERM ended.
 const TERMINATED: i64 = 143;
 
-/// What is to be done about a pod.
+/// The next step of a pod.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Next {
-    /// It is as it should be.
+    /// Nothing: the status is up to date.
     Nothing,
-    /// Look again after this long.
+    /// Sync again after this time.
     Later(Duration),
-    /// This is to be patched into it.
+    /// Patch the status.
     Status(Value),
-    /// Its containers have stopped: nothing keeps it.
+    /// Delete the pod: its containers have stopped.
     Delete,
 }
 
-/// Where the pod and its node are reached.
+/// The addresses of the pod and its node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Addresses {
     pub(crate) host: Ipv4Addr,
@@ -47,7 +47,7 @@ pub(crate) fn next(pod: &Value, addresses: Addresses, now: Timestamp) -> Next {
     let stopped = is_finished(pod);
     if meta::is_deleting(pod) {
         let waits = pod.int_at(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0) > 0;
-        // Asked for once already, a pod without finalizers is there only if the server died in the middle of it.
+        // A pod without finalizers that is still there was not deleted because the server crashed meanwhile.
         let held = !waits && !pod.items_at(&["metadata", "finalizers"]).is_empty();
         return match (stopped, held) {
             (false, _) => Next::Status(status(pod, addresses, Stage::Ended(stopped_with(pod)), now)),
@@ -86,7 +86,7 @@ fn annotation<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
     pod.str_at(&["metadata", "annotations", name])
 }
 
-/// How long the containers run; `None` if they do so until they are stopped.
+/// The run time of the containers; `None` if they run until they are stopped.
 fn run_for(pod: &Value) -> Option<Duration> {
     let ends = pod.str_at(&["spec", "restartPolicy"]).is_some_and(|policy| policy != "Always");
     let seconds = || annotation(pod, RUN_FOR).and_then(|text| text.parse().ok()).unwrap_or(1.0);
@@ -97,7 +97,7 @@ fn exit_code(pod: &Value) -> i64 {
     annotation(pod, EXIT_CODE).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// What containers exit with when they are stopped: what was to end by itself has not done its work.
+/// The exit code of stopped containers: those that should complete by themselves have not.
 fn stopped_with(pod: &Value) -> i64 {
     if run_for(pod).is_some() { TERMINATED } else { 0 }
 }
@@ -106,7 +106,7 @@ fn left_of(run: Duration, started: Timestamp, now: Timestamp) -> Duration {
     run.saturating_sub(now.duration_since(started).try_into().unwrap_or_default())
 }
 
-/// Since when all containers run.
+/// The time since which all containers run.
 fn running_since(pod: &Value) -> Option<Timestamp> {
     let statuses = pod.items_at(&["status", "containerStatuses"]);
     let since = |status: &Value| {
@@ -116,7 +116,7 @@ fn running_since(pod: &Value) -> Option<Timestamp> {
     all?.into_iter().max()
 }
 
-/// The patch that brings a pod to a stage.
+/// The status patch for a stage.
 fn status(pod: &Value, addresses: Addresses, stage: Stage, now: Timestamp) -> Value {
     let restarts = restarts(pod, stage);
     let phase = match stage {
@@ -138,7 +138,7 @@ fn status(pod: &Value, addresses: Addresses, stage: Stage, now: Timestamp) -> Va
         status.set(&["podIP"], ip.clone());
         let mut ips = vec![value!({"ip": (ip.clone())})];
         let is_other = |known: &Value| known.str_at(&["ip"]) != Some(ip.as_str());
-        // An address that the node has no more, or never had, does not stay beside the new one.
+        // A pod IP of another pod CIDR is replaced, not kept beside the new one.
         if pod.items_at(&["status", "podIPs"]).iter().any(is_other) {
             ips.push(value!({"$patch": "replace"}));
         }
@@ -163,7 +163,7 @@ fn status(pod: &Value, addresses: Addresses, stage: Stage, now: Timestamp) -> Va
     value!({"metadata": {"uid": (meta::uid(pod))}, "status": (status)})
 }
 
-/// Whether containers that failed are started anew.
+/// True if failed containers are restarted.
 fn restarts(pod: &Value, stage: Stage) -> bool {
     let again = pod.str_at(&["spec", "restartPolicy"]) == Some("OnFailure") && !meta::is_deleting(pod);
     matches!(stage, Stage::Ended(code) if code != 0) && again
@@ -177,7 +177,7 @@ fn each(pod: &Value, list: &str, statuses: &str, make: impl Fn(&Value, Option<&V
     Value::Array(pod.items_at(&["spec", list]).iter().map(one).collect())
 }
 
-/// Init containers have done their work when the others run; those that stay beside them run as they do.
+/// The stage of an init container: completed once the others run; a sidecar is at the same stage as they are.
 fn init_stage(container: &Value, stage: Stage) -> Stage {
     let stays = container.str_at(&["restartPolicy"]) == Some("Always");
     if stage == Stage::Running && !stays { Stage::Ended(0) } else { stage }
@@ -221,7 +221,7 @@ fn container_status(
             count += 1;
             value!({"running": {"startedAt": (now.clone())}})
         }
-        // What has ended stays as it ended.
+        // A terminated container keeps its state.
         Stage::Ended(code) => match was.filter(|state| state.get("terminated").is_some()) {
             Some(state) => state.clone(),
             None => ended(code, count),
@@ -248,7 +248,7 @@ fn is_init(pod: &Value, name: &str) -> bool {
     pod.items_at(&["spec", "initContainers"]).iter().any(|c| c.str_at(&["name"]) == Some(name))
 }
 
-/// What a kubelet says of a pod at a stage.
+/// The pod conditions at a stage.
 fn conditions_at(pod: &Value, stage: Stage) -> [Condition; 5] {
     let says = |kind, holds| Condition { kind, holds, ..Condition::default() };
     let but = |kind, reason, message: String| Condition { kind, holds: false, reason, message };
@@ -288,7 +288,7 @@ fn names(pod: &Value, list: &str) -> String {
     names.join(" ")
 }
 
-/// What is said of conditions that others have to set before the pod is ready.
+/// The message about readiness gates whose conditions are not true.
 fn missing_gates(pod: &Value) -> Option<String> {
     let gates = pod.items_at(&["spec", "readinessGates"]).iter().filter_map(|g| g.str_at(&["conditionType"]));
     let missing: Vec<String> = gates
@@ -301,7 +301,7 @@ fn missing_gates(pod: &Value) -> Option<String> {
     (!missing.is_empty()).then(|| missing.join(", "))
 }
 
-/// Whether an object says all of a patch already.
+/// True if a patch would change nothing.
 fn covers(object: &Value, patch: &Value) -> bool {
     match (object, patch) {
         (Value::Object(object), Value::Object(patch)) => {

@@ -12,15 +12,15 @@ use jiff::Timestamp;
 use crate::Identities;
 use crate::conditions::{self, Condition};
 
-/// How often leases are renewed, and how long they last.
-const BEAT: Duration = Duration::from_secs(10);
+/// The renewal period of leases, and their duration.
+const RENEW_PERIOD: Duration = Duration::from_secs(10);
 const LEASE_SECONDS: i64 = 40;
-/// After so many beats a node reports although nothing changed: five minutes.
-const BEATS_PER_REPORT: u64 = 30;
-/// A node with this annotation falls silent, as if its cable had been pulled.
+/// The number of renewals after which a node reports its status although nothing changed: five minutes.
+const RENEWALS_PER_REPORT: u64 = 30;
+/// Annotation: the node stops all heartbeats, as if it had lost its network.
 pub const UNPLUGGED: &str = "simulator.corten.dev/unplugged";
 
-/// How many pods a node takes.
+/// The pod capacity of a node.
 pub(crate) const MAX_PODS: usize = 110;
 const LEASES: &str = "kube-node-lease";
 const VERSION: &str = "v1.37.0";
@@ -28,9 +28,9 @@ const VERSION: &str = "v1.37.0";
 pub(crate) struct Node {
     pub(crate) name: Str,
     pub(crate) client: Client,
-    /// Where the node itself is reached.
+    /// The node's own address.
     pub(crate) address: Ipv4Addr,
-    /// Where its pods' addresses come from, 256 of them, unless it is assigned others.
+    /// The node's own pod CIDR, a /24, unless a controller allocates one.
     own_network: Ipv4Addr,
     network_assigned: bool,
 }
@@ -45,7 +45,7 @@ impl Node {
         Node { name, client, address, own_network, network_assigned }
     }
 
-    /// Where its pods' addresses come from, once that is known.
+    /// The network of the node's pod CIDR, once it has one.
     pub(crate) fn network(&self, node: &Value) -> Option<Ipv4Addr> {
         let assigned = node.items_at(&["spec", "podCIDRs"]);
         if assigned.is_empty() {
@@ -59,7 +59,7 @@ impl Node {
         Key::new("", self.name.clone())
     }
 
-    /// Makes the node known, with a lease of its own.
+    /// Creates the Node object and its Lease.
     async fn register(&self, now: Timestamp) -> Result<(), Error> {
         let node = match self.client.create(&kinds::NODES, &self.object(now)).await {
             Err(error) if error.already_exists() => self.client.get(&kinds::NODES, &self.key()).await?,
@@ -114,7 +114,7 @@ impl Node {
         lease
     }
 
-    /// What a healthy node of this size reports.
+    /// The status of a healthy node.
     fn status(&self, node: &Value, now: Timestamp) -> Value {
         let resources = value!({
             "cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": (MAX_PODS.to_string()),
@@ -138,7 +138,7 @@ impl Node {
     }
 }
 
-/// A condition that was true a moment ago, whether or not it changed.
+/// A condition with a new heartbeat time.
 fn heartbeat(condition: &Condition, node: &Value, now: Timestamp) -> Value {
     let mut patch = condition.patch(node, now);
     patch.insert("lastHeartbeatTime", time::format(now));
@@ -161,7 +161,7 @@ fn report() -> [Condition; 4] {
     ]
 }
 
-/// Whether a node has fallen silent.
+/// True if the node's heartbeats are stopped.
 pub(crate) fn is_unplugged(node: &Value) -> bool {
     node.at(&["metadata", "annotations", UNPLUGGED]).is_some()
 }
@@ -174,32 +174,32 @@ pub(crate) fn is_ready(node: &Value) -> bool {
 pub(crate) async fn register(nodes: Arc<[Node]>, clock: Clock) {
     for node in nodes.iter() {
         while let Err(error) = node.register(clock.now()).await {
-            tracing::warn!(node = %node.name, %error, "node could not be registered");
-            clock.sleep(BEAT).await;
+            tracing::warn!(node = %node.name, err = %error, "cannot register node; retrying");
+            clock.sleep(RENEW_PERIOD).await;
         }
     }
 }
 
-/// Renews the leases of all registered nodes, and now and then reports.
-pub(crate) async fn beat(nodes: Arc<[Node]>, caches: Caches, clock: Clock) {
+/// Renews the leases of all registered nodes, and reports their status periodically.
+pub(crate) async fn renew_leases(nodes: Arc<[Node]>, caches: Caches, clock: Clock) {
     let known = caches.of(&kinds::NODES);
-    for beat in 1u64.. {
-        clock.sleep(BEAT).await;
+    for renewal in 1u64.. {
+        clock.sleep(RENEW_PERIOD).await;
         for node in nodes.iter() {
-            // Like a kubelet, it does not come back by itself when somebody deletes it.
+            // Like a kubelet, it does not register again after a user deleted the node.
             let Some(object) = known.get(&node.key()) else { continue };
             let object = object.tree();
             if is_unplugged(&object) {
                 continue;
             }
             let now = clock.now();
-            let due = beat.is_multiple_of(BEATS_PER_REPORT) || !is_ready(&object);
+            let due = renewal.is_multiple_of(RENEWALS_PER_REPORT) || !is_ready(&object);
             let result = match node.renew(now).await {
                 Ok(()) if due => node.report(&object, now).await,
                 result => result,
             };
             if let Err(error) = result {
-                tracing::debug!(node = %node.name, %error, "node could not report");
+                tracing::debug!(node = %node.name, err = %error, "cannot update node lease or status; retrying");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Which pod has which address on which node: counted here so that nothing has to be searched.
+//! The allocation of pod IPs per node, indexed so that no allocation scans all pods.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
@@ -13,12 +13,12 @@ pub(crate) struct Placements(Mutex<State>);
 #[derive(Default)]
 struct State {
     nodes: HashMap<Key, Str>,
-    /// By node, the last byte of each pod's address. Zero stands for a pod without one of its own.
+    /// By node, the last byte of each pod IP. Zero stands for a pod in the host network.
     addresses: HashMap<Str, BTreeMap<Key, u8>>,
 }
 
 impl Placements {
-    /// Counts a pod as a node's, with the address it has, or the first that is free.
+    /// Records a pod on a node, with its current address or the first free one.
     pub(crate) fn place(
         &self,
         pod: &Key,
@@ -32,7 +32,7 @@ impl Placements {
         let [a, b, c, _] = network.octets();
         let known = known.map(|address| address.octets()).filter(|o| o[..3] == [a, b, c]).map(|o| o[3]);
         let current = known.or_else(|| pods.get(pod).copied().filter(|last| *last != 0));
-        // The first address is the node's own end.
+        // The first address is the node's gateway.
         let last = current.unwrap_or_else(|| {
             let taken: Vec<u8> = pods.values().copied().collect();
             (2..=254).find(|last| !taken.contains(last)).unwrap_or(254)
@@ -41,7 +41,7 @@ impl Placements {
         Ipv4Addr::new(a, b, c, last)
     }
 
-    /// The pod is gone, or done.
+    /// Releases the address of a deleted or finished pod.
     pub(crate) fn release(&self, pod: &Key) {
         let mut state = self.0.lock();
         let Some(node) = state.nodes.remove(pod) else { return };
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_given_once_and_again_when_free() {
+    fn addresses_are_unique_and_reused_after_release() {
         let placements = Placements::default();
         let network = Ipv4Addr::new(10, 244, 3, 0);
         let place =

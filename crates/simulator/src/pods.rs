@@ -1,4 +1,4 @@
-//! Walks through the pods that changed: those of simulated nodes get what a kubelet would say next.
+//! Syncs the pods of simulated nodes: each change is followed by the next status that a kubelet would report.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -16,7 +16,7 @@ use crate::placements::Placements;
 
 const WORKERS: usize = 4;
 
-struct Walk {
+struct PodWorkers {
     pods: Arc<Cache>,
     nodes: Arc<Cache>,
     queue: Arc<Queue>,
@@ -27,7 +27,7 @@ struct Walk {
 }
 
 pub(crate) fn start(manager: &Manager, list: Arc<[Node]>, placements: Arc<Placements>) {
-    let walk = Arc::new(Walk {
+    let workers = Arc::new(PodWorkers {
         pods: manager.caches().of(&kinds::PODS),
         nodes: manager.caches().of(&kinds::NODES),
         queue: manager.queue("simulated-nodes"),
@@ -36,30 +36,30 @@ pub(crate) fn start(manager: &Manager, list: Arc<[Node]>, placements: Arc<Placem
         list,
         placements,
     });
-    let queue = walk.queue.clone();
-    walk.pods.subscribe(move |change| queue.add(change.object().key.clone()));
-    let follower = Arc::downgrade(&walk);
-    walk.nodes.subscribe(move |change| {
-        let Some(walk) = follower.upgrade() else { return };
-        walk.node_changed(change);
+    let queue = workers.queue.clone();
+    workers.pods.subscribe(move |change| queue.add(change.object().key.clone()));
+    let follower = Arc::downgrade(&workers);
+    workers.nodes.subscribe(move |change| {
+        let Some(workers) = follower.upgrade() else { return };
+        workers.node_changed(change);
     });
     for _ in 0..WORKERS {
-        manager.spawn(walk.clone().work());
+        manager.spawn(workers.clone().work());
     }
 }
 
-impl Walk {
+impl PodWorkers {
     async fn work(self: Arc<Self>) {
         self.pods.synced().await;
         self.nodes.synced().await;
         loop {
             let key = self.queue.next().await;
-            let (failed, again) = match self.advance(&key).await {
+            let (failed, again) = match self.sync_pod(&key).await {
                 Ok(again) => (false, again),
-                // What went or changed in between comes again by itself.
+                // An object that was deleted or changed meanwhile is queued again by its change.
                 Err(error) if error.is_not_found() || error.is_conflict() => (false, None),
                 Err(error) => {
-                    tracing::debug!(pod = %key, %error, "pod could not be advanced");
+                    tracing::debug!(pod = %key, err = %error, "pod sync failed; retrying");
                     (true, None)
                 }
             };
@@ -67,7 +67,7 @@ impl Walk {
         }
     }
 
-    /// A node that can run pods now, or cannot any more, is a reason to look at its pods. Heartbeats are not.
+    /// Queues the pods of a node that became able or unable to run pods. Heartbeats queue nothing.
     fn node_changed(&self, change: &Change) {
         let Some(node) = self.simulated(&change.object().key.name) else { return };
         let network = |object: &Arc<Object>| usable_network(node, object);
@@ -79,8 +79,8 @@ impl Walk {
         }
     }
 
-    /// Does the next thing about a pod; when to look again.
-    async fn advance(&self, key: &Key) -> Result<Option<Duration>, Error> {
+    /// Takes the next step of a pod. Returns the time after which to sync again.
+    async fn sync_pod(&self, key: &Key) -> Result<Option<Duration>, Error> {
         let Some(object) = self.pods.get(key) else {
             self.placements.release(key);
             return Ok(None);
@@ -95,14 +95,14 @@ impl Walk {
         let Some(network) = registered.and_then(|object| usable_network(node, &object)) else {
             return Ok(None);
         };
-        self.live(key, &pod, node, network).await
+        self.apply_next(key, &pod, node, network).await
     }
 
     fn simulated(&self, name: &str) -> Option<&Node> {
         self.simulated.get(name).map(|at| &self.list[*at])
     }
 
-    async fn live(
+    async fn apply_next(
         &self,
         key: &Key,
         pod: &Value,
@@ -132,7 +132,7 @@ impl Walk {
     }
 }
 
-/// Where the addresses of a node's pods come from, if it can run any: it speaks and has been given a network.
+/// The network of a node that can run pods: its heartbeats are not stopped and it has a pod CIDR.
 fn usable_network(node: &Node, object: &Object) -> Option<Ipv4Addr> {
     object.with_tree(|tree| if nodes::is_unplugged(tree) { None } else { node.network(tree) })
 }

@@ -127,7 +127,7 @@ fn status(field: &str) -> String {
     line.unwrap_or("unknown").trim().to_owned()
 }
 
-/// What this process has used so far, in user and system mode.
+/// The CPU time of this process, in user and system mode.
 fn processor_time() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split(' ').collect();

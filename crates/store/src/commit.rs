@@ -1,9 +1,8 @@
 //! The committer: the only thread that writes.
 //!
-//! Each round takes whatever waits, plans it against the published state, makes it durable at once,
-//! publishes it, and only then answers. Invariants: nothing is visible before it is on disk, nothing is
-//! acknowledged before it is visible; a write that fails changes nothing in memory and fails every
-//! request of its batch.
+//! Each round takes all waiting requests, plans them against the published state, makes them durable in one frame, publishes
+//! them, and only then responds. Invariants: nothing is visible before it is on disk, nothing is acknowledged before it is
+//! visible; a failed write changes nothing in memory and fails every request of its batch.
 
 use std::{
     error::Error as StdError,
@@ -25,11 +24,11 @@ pub(crate) struct Committer {
     shared: Arc<Shared>,
     engine: Engine,
     witness: Witness,
-    /// The last revision handed out.
+    /// The last assigned revision.
     assigned: Revision,
-    /// How far logs may grow before a snapshot takes their place.
+    /// The size of logs at which a snapshot is taken.
     snapshot_bytes: u64,
-    /// Held for as long as this thread may write.
+    /// Held while this thread may write.
     lock: File,
 }
 
@@ -45,7 +44,7 @@ impl Committer {
         Committer { shared, engine, witness, assigned, snapshot_bytes, lock }
     }
 
-    /// Works until the queue is closed and empty.
+    /// Runs until the queue is closed and empty.
     pub(crate) fn run(mut self) {
         let _end = End(Arc::clone(&self.shared));
         while let Some(requests) = self.shared.queue.take() {
@@ -53,31 +52,31 @@ impl Committer {
         }
         self.shared.generations.close();
         if let Err(error) = self.witness.sync() {
-            tracing::warn!(%error, "cannot sync the record of the last acknowledged revision");
+            tracing::warn!(err = %error, "cannot sync witness file");
         }
         drop(self.lock);
     }
 
     fn commit(&mut self, requests: Vec<Request>) {
-        let (changes, assigned, answers) = self.plan(requests);
+        let (changes, assigned, responses) = self.plan(requests);
         self.assigned = assigned;
         if changes.is_empty() {
-            answers.into_iter().for_each(Answer::send);
+            responses.into_iter().for_each(Response::send);
             return;
         }
         match self.store(&changes) {
             Ok(()) => {
                 self.publish(&changes);
-                answers.into_iter().for_each(Answer::send);
-                self.begin_generation(self.outgrown());
+                responses.into_iter().for_each(Response::send);
+                self.begin_generation(self.needs_snapshot());
             }
             Err(error) => {
-                tracing::warn!(error = &error as &dyn StdError, "a commit failed");
+                tracing::warn!(err = &error as &dyn StdError, "commit failed");
                 let marks = Marks { acknowledged: self.shared.revision(), assigned };
                 if let Err(error) = self.witness.write(marks) {
-                    tracing::warn!(%error, "cannot record the revisions a failed commit used");
+                    tracing::warn!(err = %error, "cannot write revisions of failed commit to witness file");
                 }
-                answers.into_iter().for_each(|answer| answer.fail(&error));
+                responses.into_iter().for_each(|response| response.fail(&error));
                 let compacted = self.shared.compacted.load(Ordering::Acquire);
                 self.begin_generation(
                     matches!(error, Error::NoSpace(_)) && self.engine.reaches_back(compacted),
@@ -86,13 +85,13 @@ impl Committer {
         }
     }
 
-    /// Whether the logs that the next open has to read are larger than a snapshot would be.
-    fn outgrown(&self) -> bool {
+    /// True if the logs since the last snapshot are large enough for a new one.
+    fn needs_snapshot(&self) -> bool {
         let (logs, snapshot) = self.shared.generations.sizes();
         logs >= self.snapshot_bytes.max(snapshot)
     }
 
-    /// Goes on in a new log and has the state as it is written beside it, if that is wanted and possible.
+    /// Continues in a new log and queues a snapshot of the current state, if `wanted` and possible.
     fn begin_generation(&mut self, wanted: bool) {
         let housekeeping = &self.shared.housekeeping;
         if !wanted || !housekeeping.may_take_snapshot() {
@@ -106,33 +105,36 @@ impl Committer {
                 housekeeping.take_snapshot(Snapshot::of(&state, &leases, compacted));
             }
             Err(error) => {
-                tracing::warn!(error = &error as &dyn StdError, "cannot begin another log");
+                tracing::warn!(
+                    err = &error as &dyn StdError,
+                    "cannot start new log file; snapshot postponed"
+                );
                 housekeeping.snapshot_taken(false);
             }
         }
     }
 
-    fn plan(&self, requests: Vec<Request>) -> (Changes, Revision, Vec<Answer>) {
+    fn plan(&self, requests: Vec<Request>) -> (Changes, Revision, Vec<Response>) {
         let state = self.shared.state.read();
         let leases = self.shared.leases.lock();
         let compacted = self.shared.compacted.load(Ordering::Acquire);
         let mut planner = Planner::new(&state, &leases, compacted, self.assigned, Instant::now());
-        let mut answers = Vec::with_capacity(requests.len());
+        let mut responses = Vec::with_capacity(requests.len());
         for request in requests {
-            answers.push(match request {
-                Request::Txn(txn, reply) => Answer::Txn(planner.txn(txn), reply),
-                Request::Grant(ttl, reply) => Answer::Lease(Ok(planner.grant(ttl)), reply),
-                Request::KeepAlive(id, reply) => Answer::Done(planner.keep_alive(id), reply),
-                Request::Revoke(id, reply) => Answer::Done(planner.revoke(id), reply),
+            responses.push(match request {
+                Request::Txn(txn, reply) => Response::Txn(planner.txn(txn), reply),
+                Request::Grant(ttl, reply) => Response::Lease(Ok(planner.grant(ttl)), reply),
+                Request::KeepAlive(id, reply) => Response::Done(planner.keep_alive(id), reply),
+                Request::Revoke(id, reply) => Response::Done(planner.revoke(id), reply),
                 Request::Expire(reply) => {
                     planner.expire();
-                    Answer::Done(Ok(()), reply)
+                    Response::Done(Ok(()), reply)
                 }
-                Request::Compact(revision, reply) => Answer::Done(planner.compact(revision), reply),
+                Request::Compact(revision, reply) => Response::Done(planner.compact(revision), reply),
             });
         }
         let (changes, assigned) = planner.finish();
-        (changes, assigned, answers)
+        (changes, assigned, responses)
     }
 
     /// Makes the changes durable: the log first, then the witness.
@@ -140,9 +142,9 @@ impl Committer {
         self.engine.commit(changes)?;
         if let Some(last) = changes.writes.last() {
             let marks = Marks { acknowledged: last.event.revision, assigned: self.assigned };
-            // The commit stands whether or not this succeeds; the witness is a second opinion.
+            // The commit is valid without this; the witness is a second check.
             if let Err(error) = self.witness.write(marks) {
-                tracing::warn!(%error, "cannot record the last acknowledged revision");
+                tracing::warn!(err = %error, "cannot write last acknowledged revision to witness file");
             }
         }
         Ok(())
@@ -168,14 +170,14 @@ impl Committer {
             self.shared.progress.send_replace(last.event.revision);
             self.shared.housekeeping.history_grew();
         }
-        // Keeping a lease alive only moves a deadline back; the keeper notices when it gets there.
+        // Renewing a lease only moves its deadline back; the housekeeper rechecks when the old one passes.
         if granted || changes.compacted.is_some() {
             self.shared.housekeeping.wake();
         }
     }
 }
 
-/// However the committer ends, even by an observer's panic, nobody is left waiting for it.
+/// Closes the queue when the committer ends, even by an observer's panic, so that no caller waits for ever.
 struct End(Arc<Shared>);
 
 impl Drop for End {
@@ -186,28 +188,28 @@ impl Drop for End {
     }
 }
 
-/// A decided request and where to send the decision.
-enum Answer {
+/// A decided request and the sender of its response.
+enum Response {
     Txn(Result<Committed, Error>, Reply<Committed>),
     Lease(Result<LeaseId, Error>, Reply<LeaseId>),
     Done(Result<(), Error>, Reply<()>),
 }
 
-impl Answer {
-    /// Whoever stopped waiting does not need the answer.
+impl Response {
+    /// Sends the response; a cancelled caller is ignored.
     fn send(self) {
         match self {
-            Answer::Txn(result, reply) => drop(reply.send(result)),
-            Answer::Lease(result, reply) => drop(reply.send(result)),
-            Answer::Done(result, reply) => drop(reply.send(result)),
+            Response::Txn(result, reply) => drop(reply.send(result)),
+            Response::Lease(result, reply) => drop(reply.send(result)),
+            Response::Done(result, reply) => drop(reply.send(result)),
         }
     }
 
     fn fail(self, error: &Error) {
         match self {
-            Answer::Txn(_, reply) => drop(reply.send(Err(error.clone()))),
-            Answer::Lease(_, reply) => drop(reply.send(Err(error.clone()))),
-            Answer::Done(_, reply) => drop(reply.send(Err(error.clone()))),
+            Response::Txn(_, reply) => drop(reply.send(Err(error.clone()))),
+            Response::Lease(_, reply) => drop(reply.send(Err(error.clone()))),
+            Response::Done(_, reply) => drop(reply.send(Err(error.clone()))),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Why an operation of the store failed.
+//! The errors of the store.
 //!
-//! Errors are cheap to clone because one failed disk transaction answers every writer in its batch.
+//! Errors are cheap to clone because one failed write to disk is the response to every writer in its batch.
 
 use std::{
     io::{self, ErrorKind},
@@ -12,19 +12,19 @@ use crate::{Entry, Revision};
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// The transaction did nothing, because the expectation of its operation number `op` is not met.
-    #[error("operation {op} expected another state of its key")]
+    /// The transaction did nothing, because the precondition of its operation number `op` failed.
+    #[error("precondition of operation {op} failed")]
     Conflict { op: usize, current: Option<Arc<Entry>> },
     #[error("revision {requested} is compacted; history starts at {compacted}")]
     Compacted { requested: Revision, compacted: Revision },
     #[error("revision {requested} is in the future; the store is at {current}")]
     Future { requested: Revision, current: Revision },
-    #[error("the lease does not exist or has expired")]
+    #[error("lease does not exist or has expired")]
     UnknownLease,
-    #[error("the request is malformed: {0}")]
+    #[error("invalid request: {0}")]
     Invalid(&'static str),
-    /// Nothing was written; the same write can succeed once there is room.
-    #[error("no space left for the store")]
+    /// Nothing was written; the same write can succeed once there is space.
+    #[error("no space left on the store's disk")]
     NoSpace(#[source] Arc<io::Error>),
     #[error("the store is in use by another process, which holds {}; stop it first", path.display())]
     Locked { path: PathBuf },
@@ -40,16 +40,16 @@ pub enum Error {
         #[source]
         source: Arc<io::Error>,
     },
-    #[error("{} is of a format that this version does not read", path.display())]
+    #[error("{} has a format that this version does not support", path.display())]
     Format { path: PathBuf },
 }
 
-/// What exactly is wrong on disk.
+/// The kinds of damage on disk.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Damage {
     #[error("revision {revision} of key {key:?} replaces revision {previous}, which is missing")]
     Missing { key: String, revision: Revision, previous: Revision },
-    #[error("the live records are not those that existed at revision {revision}")]
+    #[error("the live records differ from those of revision {revision}")]
     Live { revision: Revision },
     #[error("acknowledged revisions {} to {acknowledged} are missing", recovered + 1)]
     LostTail { recovered: Revision, acknowledged: Revision },
@@ -64,7 +64,7 @@ impl Error {
         let path = path.into();
         move |source| Error::File { path, source: Arc::new(source) }
     }
-    /// Like [`Error::file`], for what needs room on the disk.
+    /// Like [`Error::file`], for operations that need disk space.
     pub(crate) fn disk(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();
         move |source| match source.kind() {

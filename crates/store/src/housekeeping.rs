@@ -1,8 +1,8 @@
-//! What happens without being asked: leases expire, history is compacted, snapshots are written.
+//! Background maintenance: leases expire, history is compacted, snapshots are written.
 //!
-//! One thread that sleeps until the earliest of its deadlines, or for ever when there is none.
-//! Invariant: it changes nothing itself; it asks the committer. Only what no commit should wait for
-//! happens here: writing the snapshot that the committer took, and removing files it made needless.
+//! One thread that sleeps until the earliest of its deadlines, or until woken when there is none. Invariant: it changes no
+//! state itself; it sends requests to the committer. It only does work that no commit should wait for: writing the snapshot
+//! that the committer took, and removing files that the snapshot replaces.
 
 use std::{
     collections::VecDeque,
@@ -19,16 +19,15 @@ use parking_lot::{Condvar, Mutex};
 use crate::{Error, Revision, log::Snapshot, queue::Request, shared::Shared};
 
 const RETRY: Duration = Duration::from_secs(1);
-/// When a snapshot that failed may be followed by another: it is costly, and what is missing is
-/// most likely room on the disk.
+/// The delay after a failed snapshot, which is costly and most likely failed because the disk is full.
 const RETRY_SNAPSHOT: Duration = Duration::from_secs(10);
 
-/// How others get the housekeeper's attention.
+/// The signals to the housekeeper.
 #[derive(Default)]
 pub(crate) struct Housekeeping {
     signals: Mutex<Signals>,
     changed: Condvar,
-    /// Whether the housekeeper will look at the history again by itself.
+    /// True if the housekeeper has a deadline for the history.
     sampling: AtomicBool,
 }
 
@@ -39,7 +38,7 @@ struct Signals {
     snapshot: Turn,
 }
 
-/// Where the next snapshot is.
+/// The state of the next snapshot.
 #[derive(Default)]
 enum Turn {
     #[default]
@@ -60,7 +59,7 @@ impl Housekeeping {
         self.changed.notify_one();
     }
 
-    /// Whether no other snapshot is under way, and none has failed just now.
+    /// True if no snapshot is being written and none has failed recently.
     pub(crate) fn may_take_snapshot(&self) -> bool {
         match self.signals.lock().snapshot {
             Turn::Free => true,
@@ -69,7 +68,7 @@ impl Housekeeping {
         }
     }
 
-    /// Has a snapshot written.
+    /// Queues a snapshot for writing.
     pub(crate) fn take_snapshot(&self, snapshot: Snapshot) {
         self.signals.lock().snapshot = Turn::Taken(Box::new(snapshot));
         self.wake();
@@ -126,7 +125,7 @@ impl Housekeeper {
         Housekeeper { shared, history }
     }
 
-    /// Works until the store closes.
+    /// Runs until the store closes.
     pub(crate) fn run(mut self) {
         loop {
             let chores = [Self::expire_leases, Self::compact_history, Self::write_snapshot];
@@ -136,7 +135,7 @@ impl Housekeeper {
                     Ok(again) => again,
                     Err(Error::Closed) => return,
                     Err(error) => {
-                        tracing::warn!(error = &error as &dyn StdError, "housekeeping failed");
+                        tracing::warn!(err = &error as &dyn StdError, "store maintenance failed; retrying");
                         Some(Instant::now() + RETRY)
                     }
                 };
@@ -153,7 +152,7 @@ impl Housekeeper {
             let next = self.shared.leases.lock().next_deadline();
             match next {
                 Some(deadline) if deadline <= Instant::now() => {
-                    self.shared.queue.ask_blocking(Request::Expire)?;
+                    self.shared.queue.submit_blocking(Request::Expire)?;
                 }
                 next => return Ok(next),
             }
@@ -161,17 +160,17 @@ impl Housekeeper {
     }
 
     fn compact_history(&mut self) -> Result<Option<Instant>, Error> {
-        // Cleared before looking: a write that comes later sets it again and wakes us.
+        // Cleared before the revision is read: a later write sets it again and wakes this thread.
         self.shared.housekeeping.sampling.store(false, Ordering::SeqCst);
         let revision = self.shared.revision();
         let compacted = self.shared.compacted.load(Ordering::Acquire);
-        let agenda = self.history.look(Instant::now(), revision, compacted);
+        let agenda = self.history.sample(Instant::now(), revision, compacted);
         if agenda.sample_pending {
             self.shared.housekeeping.sampling.store(true, Ordering::SeqCst);
         }
         if let Some(revision) = agenda.compact {
-            tracing::debug!(revision, "compacting");
-            self.shared.queue.ask_blocking(|reply| Request::Compact(revision, reply))?;
+            tracing::debug!(revision, "compacting history");
+            self.shared.queue.submit_blocking(|reply| Request::Compact(revision, reply))?;
         }
         Ok(agenda.next)
     }
@@ -187,7 +186,7 @@ impl Housekeeper {
     }
 }
 
-/// Remembers which revision was current when, coarsely.
+/// Coarse samples of the current revision over time.
 struct History {
     keep: Duration,
     samples: VecDeque<(Instant, Revision)>,
@@ -197,15 +196,15 @@ struct History {
 struct Agenda {
     compact: Option<Revision>,
     next: Option<Instant>,
-    /// There are revisions newer than the last sample, and `next` will see to them.
+    /// True if there are revisions newer than the last sample, which `next` will sample.
     sample_pending: bool,
 }
 
-/// History is kept for up to one part in this many longer than asked for.
+/// The number of samples per history period: history is kept for up to one such part longer.
 const SAMPLES: u32 = 8;
 
 impl History {
-    fn look(&mut self, now: Instant, revision: Revision, compacted: Revision) -> Agenda {
+    fn sample(&mut self, now: Instant, revision: Revision, compacted: Revision) -> Agenda {
         let step = self.keep / SAMPLES;
         let mut compact = None;
         while let Some((time, sampled)) = self.samples.front().copied() {
@@ -239,21 +238,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn history_is_kept_for_as_long_as_asked_and_no_timer_is_left_behind() {
+    fn history_is_kept_for_its_period_and_no_timer_remains() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut history = History { keep: Duration::from_secs(80), samples: VecDeque::new() };
         let idle = Agenda { compact: None, next: None, sample_pending: false };
-        assert_eq!(history.look(at(0), 5, 5), idle, "nothing to compact");
+        assert_eq!(history.sample(at(0), 5, 5), idle, "nothing to compact");
         let waiting = Agenda { compact: None, next: Some(at(81)), sample_pending: false };
-        assert_eq!(history.look(at(1), 6, 5), waiting);
+        assert_eq!(history.sample(at(1), 6, 5), waiting);
         let pending = Agenda { compact: None, next: Some(at(11)), sample_pending: true };
-        assert_eq!(history.look(at(2), 7, 5), pending, "sampled once per step");
-        assert_eq!(history.look(at(11), 9, 5), waiting, "the sample at 11 covers 7 to 9");
+        assert_eq!(history.sample(at(2), 7, 5), pending, "sampled once per step");
+        assert_eq!(history.sample(at(11), 9, 5), waiting, "the sample at 11 covers 7 to 9");
         let first = Agenda { compact: Some(6), next: Some(at(91)), sample_pending: false };
-        assert_eq!(history.look(at(81), 9, 5), first);
+        assert_eq!(history.sample(at(81), 9, 5), first);
         let second = Agenda { compact: Some(9), next: None, sample_pending: false };
-        assert_eq!(history.look(at(91), 9, 6), second);
-        assert_eq!(history.look(at(200), 9, 9), idle);
+        assert_eq!(history.sample(at(91), 9, 6), second);
+        assert_eq!(history.sample(at(200), 9, 9), idle);
     }
 }

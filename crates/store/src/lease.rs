@@ -1,8 +1,8 @@
-//! Leases: promises that end, and the keys that end with them.
+//! Leases, and the keys that are deleted with them.
 //!
-//! Invariants: a key is in the lease its live entry names and in no other; a lease here is also on
-//! disk. While running, deadlines are monotonic; on disk they are wall-clock time, and at load what
-//! remains is cut to the lease's own length, so that a clock set back cannot keep one alive for ever.
+//! Invariants: a key is in the lease of its live entry and in no other; a lease here is also on disk. While running, deadlines
+//! are monotonic; on disk they are wall-clock time, and at load the remaining time is limited to the lease's own length, so
+//! that a clock that was set back cannot extend one for ever.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use std::{
 
 use crate::{Event, LeaseId};
 
-/// How long a lease lasts, and until when if nobody keeps it alive.
+/// The time to live of a lease, and its deadline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Term {
     pub(crate) ttl: Duration,
@@ -63,7 +63,7 @@ impl Leases {
         self.leases.get(&id).map(|lease| lease.term)
     }
 
-    /// Grants, prolongs or (with `None`) ends a lease.
+    /// Grants, renews or (with `None`) revokes a lease.
     pub(crate) fn set(&mut self, id: LeaseId, term: Option<Term>) {
         self.last = self.last.max(id.0);
         match term {
@@ -79,7 +79,7 @@ impl Leases {
         }
     }
 
-    /// Every lease there is.
+    /// All leases.
     pub(crate) fn terms(&self) -> impl Iterator<Item = (LeaseId, Term)> {
         self.leases.iter().map(|(id, lease)| (*id, lease.term))
     }

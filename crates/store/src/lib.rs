@@ -1,7 +1,7 @@
 //! The revisioned store: bytes under keys, revisions, compare-and-set, watch, leases.
 //!
-//! It knows bytes and keys, not kinds. All live entries are in memory once, so reads of the present
-//! never touch the disk; the engine makes commits durable, keeps recent history and loads fast.
+//! It stores bytes under keys, not kinds. All live entries are in memory once, so reads of the current state never access
+//! the disk; the engine makes commits durable, keeps recent history and loads fast.
 //!
 //! ```text
 //! commit() ─► queue ─► plan ─► engine (one frame, one sync) ─► witness
@@ -11,14 +11,13 @@
 //! Invariants:
 //! - Nothing is visible before it is on disk; nothing is acknowledged before it is visible.
 //! - Revisions only grow and are never reused; those of failed commits are skipped.
-//! - What was acknowledged is there at the next open, or opening fails and says what is missing.
+//! - Every acknowledged write is present at the next open, or opening fails and reports the loss.
 //! - Nothing runs at idle.
 //!
-//! The module `log` is the only one that knows the engine: committing [`plan::Changes`], reading
-//! history, and loading. Another engine takes its place behind the same [`Store`].
+//! Only the module `log` depends on the engine: committing [`plan::Changes`], reading history, and loading. Another engine
+//! can replace it behind the same [`Store`].
 
 mod commit;
-mod crew;
 mod error;
 mod housekeeping;
 mod lease;
@@ -32,11 +31,14 @@ mod state;
 mod store;
 mod watch;
 mod witness;
+mod worker_threads;
 
-pub use crew::Crew;
 pub use error::{Damage, Error};
+#[doc(hidden)]
+pub use log::fuzz;
 pub use model::{
     Committed, Entry, Event, Expect, LeaseId, NewValue, Note, Observer, Op, Options, Range, Revision, Txn,
 };
 pub use store::Store;
 pub use watch::Watch;
+pub use worker_threads::WorkerThreads;

@@ -1,4 +1,4 @@
-//! The words of the contract: entries, events, conditions and transactions.
+//! The types of the contract: entries, events, conditions and transactions.
 //!
 //! Values are opaque bytes. An [`Entry`] is immutable and shared: the live map, the events and every
 //! reader point at the same allocation.
@@ -7,12 +7,12 @@ use std::{any::Any, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
-use crate::{Crew, Error};
+use crate::{Error, WorkerThreads};
 
 /// A position in the store's single history. The first write of a new store has revision 1.
 pub type Revision = u64;
 
-/// Names a lease. Never reused, not even after a restart.
+/// The id of a lease. Never reused, not even after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(pub u64);
 
@@ -28,11 +28,11 @@ pub struct Entry {
     /// 1 for the version that created the key, one more for each put since.
     pub version: u64,
     pub lease: Option<LeaseId>,
-    /// What the writer noted about the value. Gone after a restart: it is never stored.
+    /// The writer's note about the value. It is never stored, so it is absent after a restart.
     pub note: Option<Note>,
 }
 
-/// Something a writer already knows about a value, handed to observers so that nobody works it out again.
+/// Data that a writer already has about a value, passed to observers so that they need not compute it again.
 pub type Note = Arc<dyn Any + Send + Sync>;
 
 /// One change of one key.
@@ -46,7 +46,7 @@ pub struct Event {
     pub previous: Option<Arc<Entry>>,
 }
 
-/// What must be true of a key for an operation, and so for its whole transaction, to happen.
+/// The precondition of an operation on its key, and so of its whole transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     Any,
@@ -69,11 +69,11 @@ impl Expect {
 
 /// The bytes of a put, with an optional place for the revision that only the committer knows.
 ///
-/// A caller who leaves room for the revision's digits (20 at most) in the capacity saves a copy.
+/// A caller that reserves capacity for the revision's digits (20 at most) saves a copy.
 #[derive(Clone, Debug, Default)]
 pub struct NewValue {
     pub bytes: Vec<u8>,
-    /// Where the decimal revision of this write is spliced into `bytes` before they are stored.
+    /// The offset at which the decimal revision of this write is inserted into `bytes` before they are stored.
     pub revision_at: Option<usize>,
     pub note: Option<Note>,
 }
@@ -116,8 +116,8 @@ pub enum Op {
         key: Arc<str>,
         expect: Expect,
     },
-    /// Writes a last version of a key and deletes it, in two revisions that are published together: who follows the
-    /// key sees both, and no crash leaves it between them.
+    /// Writes a last version of a key and deletes it, in two revisions that are published together: watchers see both, and
+    /// no crash separates them.
     Retire {
         key: Arc<str>,
         expect: Expect,
@@ -147,7 +147,7 @@ impl Op {
         }
     }
 
-    /// What it writes, if anything.
+    /// The value that it writes, if any.
     pub(crate) fn value(&self) -> Option<&NewValue> {
         match self {
             Op::Put { value, .. } | Op::Retire { value, .. } => Some(value),
@@ -156,8 +156,8 @@ impl Op {
     }
 }
 
-/// All or nothing. The operations are on distinct keys; each write gets its own, consecutive revision, and all are
-/// published together.
+/// A transaction, all or nothing. The operations are on distinct keys; each write gets its own, consecutive revision, and
+/// all are published together.
 #[derive(Clone, Debug, Default)]
 pub struct Txn {
     pub ops: Vec<Op>,
@@ -169,13 +169,13 @@ impl From<Op> for Txn {
     }
 }
 
-/// What a transaction did.
+/// The result of a transaction.
 #[derive(Clone, Debug)]
 pub struct Committed {
-    /// The last revision this transaction wrote, or the revision it was decided at if it wrote none.
+    /// The last revision of this transaction, or the revision at which it was decided if it wrote none.
     pub revision: Revision,
-    /// One per operation: the new entry of a put, the removed one of a delete, the last one of what is retired, the
-    /// current one of a check.
+    /// One per operation: the new entry of a put, the removed one of a delete, the last one of a retire, the current one of a
+    /// check.
     pub entries: Vec<Option<Arc<Entry>>>,
     /// One per operation: the last revision it wrote, 0 if it wrote nothing.
     pub revisions: Vec<Revision>,
@@ -185,9 +185,9 @@ pub struct Committed {
 #[derive(Clone, Debug)]
 pub struct Range {
     pub entries: Vec<Arc<Entry>>,
-    /// The revision the entries are the state of.
+    /// The revision of the state that the entries are from.
     pub revision: Revision,
-    /// How many further entries the limit cut off.
+    /// The number of further entries beyond the limit.
     pub remaining: u64,
 }
 
@@ -199,39 +199,39 @@ pub trait Observer: Send + Sync {
     /// The writers' acknowledgements wait for this to return.
     fn apply(&self, events: &[Arc<Event>], revision: Revision);
 
-    /// Asked before each batch; once true, the store forgets this observer.
+    /// Called before events are delivered; once it returns true, the store drops this observer.
     fn finished(&self) -> bool {
         false
     }
 
-    /// The store was closed: nothing follows.
+    /// Called when the store was closed: there are no more events.
     fn closed(&self) {}
 }
 
-/// How the embedded store is opened.
+/// The options of the embedded store.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How far back reads and watches can reach before automatic compaction.
+    /// The age of history at which it is compacted automatically.
     pub history: Duration,
-    /// Open although acknowledged writes are damaged or missing: what can still be read is kept, the
-    /// rest is dropped, and all earlier history counts as compacted.
+    /// Opens the store although acknowledged writes are damaged or missing: the readable ones are kept, the rest is
+    /// dropped, and all earlier history counts as compacted.
     pub accept_loss: bool,
-    /// A snapshot is taken when the logs since the last have grown to this, or to its own size if
-    /// that is more. The next open reads as much, and a little more.
+    /// A snapshot is taken when the logs since the last one have grown to this size, or to the size of that snapshot if
+    /// it is larger. The next open reads about as much.
     pub snapshot_bytes: u64,
-    /// Who brings the requests, if they can tell: then commits may wait for more to go with them.
-    pub crew: Option<Arc<Crew>>,
+    /// The threads that submit requests; with them, a commit may wait for more requests while all are busy.
+    pub worker_threads: Option<Arc<WorkerThreads>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let history = Duration::from_secs(5 * 60);
-        Options { history, accept_loss: false, snapshot_bytes: 64 << 20, crew: None }
+        Options { history, accept_loss: false, snapshot_bytes: 64 << 20, worker_threads: None }
     }
 }
 
 impl Txn {
-    /// Rejects what no state of the store could make right.
+    /// Rejects a transaction that is invalid in every state of the store.
     pub(crate) fn validate(&self) -> Result<(), Error> {
         let mut bytes = 0_usize;
         for (index, op) in self.ops.iter().enumerate() {
@@ -252,5 +252,5 @@ impl Txn {
     }
 }
 
-/// Well below what a frame of the log holds, so that no transaction can fail the batch it shares.
+/// Well below the limit of a frame, so that no transaction can fail its batch.
 const MAX_BYTES: usize = 64 << 20;

@@ -1,19 +1,14 @@
-//! Who is told about commits.
+//! The observers of commits.
 //!
-//! Invariants: an observer registered at revision r is given every event after r under its prefix,
-//! once, in order, and nothing before; publishing and registering exclude each other, while plain
-//! reads only ever wait for the map to be updated, not for observers.
+//! Invariants: an observer registered at revision r gets every event after r under its prefix, once, in order, and none before;
+//! publishing and registering exclude each other, while plain reads only wait for the update of the map, not for observers.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
 use crate::{Entry, Event, Observer, Revision, plan::Write, state::State};
-
-struct Subscription {
-    prefix: Box<str>,
-    observer: Arc<dyn Observer>,
-}
 
 #[derive(Default)]
 pub(crate) struct Observers {
@@ -23,11 +18,34 @@ pub(crate) struct Observers {
 #[derive(Default)]
 struct Subscriptions {
     closed: bool,
-    active: Vec<Subscription>,
+    /// By prefix: there may be thousands, and a write concerns only those whose prefix its key begins with.
+    active: HashMap<Box<str>, Vec<Arc<dyn Observer>>>,
+    /// The lengths of all prefixes, each once.
+    lengths: Vec<usize>,
+}
+
+impl Subscriptions {
+    fn add(&mut self, prefix: &str, observer: Arc<dyn Observer>) {
+        // New observers are rare: all that have finished are dropped here, whether their keys are written or not.
+        self.active.retain(|_, observers| {
+            observers.retain(|observer| !observer.finished());
+            !observers.is_empty()
+        });
+        self.active.entry(prefix.into()).or_default().push(observer);
+        self.lengths = self.active.keys().map(|prefix| prefix.len()).collect();
+        self.lengths.sort_unstable();
+        self.lengths.dedup();
+    }
+
+    /// The prefixes of subscriptions that a key begins with.
+    fn prefixes_of<'k>(&self, key: &'k str) -> impl Iterator<Item = &'k str> {
+        let prefixes = self.lengths.iter().filter_map(move |length| key.get(..*length));
+        prefixes.filter(|prefix| self.active.contains_key(*prefix))
+    }
 }
 
 impl Observers {
-    /// Registers an observer; `snapshot` sees the state its events continue from.
+    /// Registers an observer; `snapshot` gets the state that its events continue from.
     pub(crate) fn subscribe<T>(
         &self,
         state: &RwLock<State>,
@@ -39,12 +57,12 @@ impl Observers {
         if subscriptions.closed {
             observer.closed();
         } else {
-            subscriptions.active.push(Subscription { prefix: prefix.into(), observer });
+            subscriptions.add(prefix, observer);
         }
         snapshot(&state.read())
     }
 
-    /// Makes the writes visible to readers, then tells the observers.
+    /// Makes the writes visible to readers, then notifies the observers.
     pub(crate) fn publish(&self, state: &RwLock<State>, writes: &[Write]) {
         let Some(last) = writes.last() else { return };
         let revision = last.event.revision;
@@ -55,28 +73,31 @@ impl Observers {
                 state.apply(&write.event);
             }
         }
-        subscriptions.active.retain(|subscription| !subscription.observer.finished());
-        let mut events: Vec<Arc<Event>> = Vec::with_capacity(writes.len());
-        for subscription in &subscriptions.active {
-            events.clear();
-            let all = writes.iter().map(|write| &write.event);
-            events.extend(all.filter(|event| event.key.starts_with(&*subscription.prefix)).cloned());
-            if !events.is_empty() {
-                subscription.observer.apply(&events, revision);
+        let mut concerned: Vec<(&str, Vec<Arc<Event>>)> = Vec::new();
+        for event in writes.iter().map(|write| &write.event) {
+            for prefix in subscriptions.prefixes_of(&event.key) {
+                match concerned.iter_mut().find(|(known, _)| *known == prefix) {
+                    Some((_, events)) => events.push(event.clone()),
+                    None => concerned.push((prefix, vec![event.clone()])),
+                }
             }
+        }
+        for (prefix, events) in &concerned {
+            let Some(observers) = subscriptions.active.get_mut(*prefix) else { continue };
+            observers.retain(|observer| !observer.finished());
+            observers.iter().for_each(|observer| observer.apply(events, revision));
         }
     }
 
     pub(crate) fn close(&self) {
         let mut subscriptions = self.subscriptions.lock();
         subscriptions.closed = true;
-        for subscription in subscriptions.active.drain(..) {
-            subscription.observer.closed();
-        }
+        let observers = subscriptions.active.drain().flat_map(|(_, observers)| observers);
+        observers.for_each(|observer| observer.closed());
     }
 }
 
-/// The entries under a prefix and the revision they are the state of.
+/// The entries under a prefix and their revision.
 pub(crate) fn snapshot(state: &State, prefix: &str) -> (Revision, Vec<Arc<Entry>>) {
     (state.revision, state.iter(prefix, "").cloned().collect())
 }

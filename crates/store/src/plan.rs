@@ -1,8 +1,7 @@
-//! Decides what a batch of requests does, without doing it.
+//! Plans the changes of a batch of requests, without applying them.
 //!
-//! A [`Planner`] sees the published state plus everything decided before in the same batch, so a
-//! conflict fails only its own transaction. Nothing here touches the disk or the state: when the
-//! disk transaction fails, the plan is thrown away and the revisions it used stay unused.
+//! A [`Planner`] sees the published state plus everything decided before in the same batch, so a conflict fails only its own
+//! transaction. Pure: when the write to disk fails, the plan is dropped and its revisions stay unused.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,18 +15,18 @@ use crate::{
     state::{self, State},
 };
 
-/// One row to write: an event and the digest of the live entries after it.
+/// One write: an event and the digest of the live entries after it.
 #[derive(Debug)]
 pub(crate) struct Write {
     pub(crate) event: Arc<Event>,
     pub(crate) digest: u64,
 }
 
-/// What a batch changes, in order.
+/// The changes of a batch, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     pub(crate) writes: Vec<Write>,
-    /// Leases granted, prolonged, or (`None`) ended.
+    /// Leases that are granted, renewed, or (`None`) revoked.
     pub(crate) leases: BTreeMap<LeaseId, Option<Term>>,
     pub(crate) compacted: Option<Revision>,
 }
@@ -43,7 +42,7 @@ pub(crate) struct Planner<'a> {
     leases: &'a Leases,
     now: Instant,
     compacted: Revision,
-    /// The last revision handed out, published or not.
+    /// The last assigned revision, published or not.
     assigned: Revision,
     /// The revision of the last write that would be visible to the next transaction.
     visible: Revision,
@@ -76,7 +75,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The changes of the whole batch and the last revision handed out.
+    /// The changes of the whole batch and the last assigned revision.
     pub(crate) fn finish(self) -> (Changes, Revision) {
         (self.changes, self.assigned)
     }
@@ -135,7 +134,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Ends a lease and deletes the keys attached to it.
+    /// Revokes a lease and deletes its keys.
     pub(crate) fn revoke(&mut self, id: LeaseId) -> Result<(), Error> {
         self.term(id).ok_or(Error::UnknownLease)?;
         let mut keys = self.leases.keys(id);
@@ -151,7 +150,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Revokes every lease whose time is over.
+    /// Revokes all expired leases.
     pub(crate) fn expire(&mut self) {
         for id in self.leases.expired(self.now) {
             let still_over = self.term(id).is_some_and(|term| term.deadline <= self.now);
@@ -195,7 +194,7 @@ impl<'a> Planner<'a> {
         previous: Option<Arc<Entry>>,
     ) -> Arc<Entry> {
         let revision = self.next_revision();
-        // The key's first allocation serves all its versions.
+        // All versions of a key share its first allocation.
         let key = previous.as_ref().map_or(key, |entry| Arc::clone(&entry.key));
         let entry = Arc::new(Entry {
             key: Arc::clone(&key),
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_retired_is_seen_once_more() {
+    fn watchers_see_the_last_version_of_a_retired_key() {
         let writes = check(|planner| {
             planner.txn(put("a", Expect::Absent, None)).unwrap();
             let retire =
@@ -281,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_ends_with_what_the_same_batch_attached_to_it() {
+    fn a_revoked_lease_deletes_keys_of_the_same_batch() {
         let writes = check(|planner| {
             let lease = Some(planner.grant(Duration::from_secs(1)));
             planner.txn(put("kept", Expect::Any, lease)).unwrap();

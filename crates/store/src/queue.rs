@@ -1,7 +1,7 @@
-//! The requests waiting for the committer, and their answers.
+//! The queue of requests to the committer, and their responses.
 //!
-//! Invariant: every request that was accepted is answered, or its sender is dropped when the store
-//! closes, which the waiting side reads as [`Error::Closed`].
+//! Invariant: every accepted request gets a response, or its sender is dropped when the store closes, which the waiting side
+//! reports as [`Error::Closed`].
 
 use std::{
     collections::VecDeque,
@@ -15,7 +15,7 @@ use std::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-use crate::{Committed, Crew, Error, LeaseId, Op, Revision, Txn};
+use crate::{Committed, Error, LeaseId, Op, Revision, Txn, WorkerThreads};
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
@@ -24,7 +24,7 @@ pub(crate) enum Request {
     Grant(Duration, Reply<LeaseId>),
     KeepAlive(LeaseId, Reply<()>),
     Revoke(LeaseId, Reply<()>),
-    /// Revoke what has expired.
+    /// Revoke expired leases.
     Expire(Reply<()>),
     Compact(Revision, Reply<()>),
 }
@@ -37,56 +37,56 @@ impl Request {
     }
 }
 
-/// One commit takes no more than this, so that no writer waits behind a huge one.
+/// The limits of one commit, so that no writer waits for a huge one.
 const BATCH_REQUESTS: usize = 512;
 const BATCH_BYTES: usize = 8 << 20;
-/// How long a commit waits for more at most, while all who could bring it are at work.
-const PATIENCE: Duration = Duration::from_micros(500);
+/// The longest time that a commit waits for more requests while all worker threads are busy.
+const MAX_WAIT: Duration = Duration::from_micros(500);
 
 #[derive(Default)]
 pub(crate) struct Queue {
-    crew: Option<Arc<Crew>>,
+    worker_threads: Option<Arc<WorkerThreads>>,
     waiting: Mutex<Waiting>,
     arrived: Condvar,
-    /// The committer has answered what it took.
-    answered: Condvar,
-    /// How many tasks wait for an answer, of the committer or of the disk.
-    asking: AtomicUsize,
+    /// Signalled when the committer has responded to its batch.
+    responded: Condvar,
+    /// The number of tasks that wait for the committer or the disk.
+    waiting_tasks: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Waiting {
     requests: VecDeque<Request>,
     closed: bool,
-    /// If held: how many of the first may be taken.
+    /// If held: the number of requests at the front that may be taken.
     allowed: Option<usize>,
-    /// Some were taken and are not answered yet.
+    /// True while a batch is taken and its responses are not sent.
     busy: bool,
 }
 
 impl Waiting {
-    /// How many can be taken.
+    /// The number of requests that can be taken.
     fn ready(&self) -> usize {
         let all = self.requests.len();
         self.allowed.filter(|_| !self.closed).map_or(all, |allowed| allowed.min(all))
     }
 }
 
-/// A task that waits for an answer.
-pub(crate) struct Asking<'a>(&'a Queue);
+/// A waiting task, counted until it is dropped.
+pub(crate) struct WaitingTask<'a>(&'a Queue);
 
-impl Drop for Asking<'_> {
+impl Drop for WaitingTask<'_> {
     fn drop(&mut self) {
-        self.0.asking.fetch_sub(1, Ordering::AcqRel);
+        self.0.waiting_tasks.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 impl Queue {
-    pub(crate) fn new(crew: Option<Arc<Crew>>) -> Queue {
-        Queue { crew, ..Queue::default() }
+    pub(crate) fn new(worker_threads: Option<Arc<WorkerThreads>>) -> Queue {
+        Queue { worker_threads, ..Queue::default() }
     }
 
-    /// Whether nothing more is taken.
+    /// True if no more requests are accepted.
     pub(crate) fn is_closed(&self) -> bool {
         self.waiting.lock().closed
     }
@@ -102,26 +102,26 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits for its answer, from a task.
-    pub(crate) async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Error> {
-        let _asking = self.asking();
+    /// Sends a request and waits for its response, from a task.
+    pub(crate) async fn submit<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Error> {
+        let _asking = self.count_waiting();
         let (reply, answer) = oneshot::channel();
         self.push(request(reply))?;
         answer.await.unwrap_or(Err(Error::Closed))
     }
 
-    /// Counts a task as waiting until it has taken note of its answer.
-    pub(crate) fn asking(&self) -> Asking<'_> {
-        self.asking.fetch_add(1, Ordering::AcqRel);
-        Asking(self)
+    /// Counts a task as waiting until it has processed its response.
+    pub(crate) fn count_waiting(&self) -> WaitingTask<'_> {
+        self.waiting_tasks.fetch_add(1, Ordering::AcqRel);
+        WaitingTask(self)
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
-        self.asking.load(Ordering::Acquire) == 0
+        self.waiting_tasks.load(Ordering::Acquire) == 0
     }
 
-    /// Waits for its answer, from a plain thread.
-    pub(crate) fn ask_blocking<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Error> {
+    /// Sends a request and waits for its response, from a plain thread.
+    pub(crate) fn submit_blocking<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         self.push(request(reply))?;
         answer.blocking_recv().unwrap_or(Err(Error::Closed))
@@ -131,15 +131,17 @@ impl Queue {
     pub(crate) fn take(&self) -> Option<Vec<Request>> {
         let mut waiting = self.waiting.lock();
         waiting.busy = false;
-        self.answered.notify_all();
+        self.responded.notify_all();
         while waiting.ready() == 0 {
             if waiting.closed {
                 return None;
             }
             self.arrived.wait(&mut waiting);
         }
-        if let Some(crew) = self.crew.as_ref().filter(|_| waiting.allowed.is_none() && !waiting.closed) {
-            MutexGuard::unlocked(&mut waiting, || crew.gather(PATIENCE));
+        if let Some(threads) =
+            self.worker_threads.as_ref().filter(|_| waiting.allowed.is_none() && !waiting.closed)
+        {
+            MutexGuard::unlocked(&mut waiting, || threads.wait_for_idle(MAX_WAIT));
         }
         let most = waiting.ready().min(BATCH_REQUESTS);
         let mut batch = Vec::with_capacity(most);
@@ -154,36 +156,36 @@ impl Queue {
         Some(batch)
     }
 
-    /// From now on nothing is taken but by `flush`, until the end.
+    /// From now on only `flush` lets requests be taken, until `release` or `close`.
     pub(crate) fn hold(&self) {
         self.waiting.lock().allowed = Some(0);
     }
 
-    /// Whatever waits is taken again as it comes.
+    /// Ends `hold`.
     pub(crate) fn release(&self) {
         self.waiting.lock().allowed = None;
         self.arrived.notify_one();
     }
 
-    /// Has everything taken that waits, and waits until it is answered.
+    /// Lets all waiting requests be taken, and waits for their responses.
     pub(crate) fn flush(&self) {
         let mut waiting = self.waiting.lock();
         waiting.allowed = Some(waiting.requests.len());
         self.arrived.notify_one();
         while !waiting.closed && (waiting.busy || waiting.ready() > 0) {
-            self.answered.wait(&mut waiting);
+            self.responded.wait(&mut waiting);
         }
     }
 
-    /// Accepts nothing more and forgets what waits.
+    /// Accepts no more requests and drops the waiting ones.
     pub(crate) fn abort(&self) {
         let mut waiting = self.waiting.lock();
         waiting.closed = true;
         waiting.requests.clear();
-        self.answered.notify_all();
+        self.responded.notify_all();
     }
 
-    /// Accepts nothing more; what waits is still done.
+    /// Accepts no more requests; the waiting ones are still committed.
     pub(crate) fn close(&self) {
         self.waiting.lock().closed = true;
         self.arrived.notify_all();

@@ -1,4 +1,4 @@
-//! What the handle, the committer and the housekeeper have in common.
+//! The state that the handle, the committer and the housekeeper share.
 
 use std::sync::{
     Arc,
@@ -21,7 +21,7 @@ use crate::{
 pub(crate) struct Shared {
     pub(crate) state: RwLock<State>,
     pub(crate) leases: Mutex<Leases>,
-    /// Advanced after it is on disk and before any file is removed.
+    /// The compacted revision, advanced after it is on disk and before any file is removed.
     pub(crate) compacted: AtomicU64,
     /// The published revision.
     pub(crate) progress: watch::Sender<Revision>,
@@ -83,7 +83,7 @@ impl Shared {
         events
     }
 
-    /// The state as of a revision: what has not changed since is in memory, the rest on disk.
+    /// The state as of a revision: entries that have not changed since are in memory, the rest is on disk.
     pub(crate) fn range_at(
         &self,
         prefix: &str,

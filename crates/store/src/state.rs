@@ -20,7 +20,7 @@ impl State {
         self.entries.get(key)
     }
 
-    /// Puts an entry that was read from disk; the digest follows.
+    /// Inserts an entry that was read from disk, and updates the digest.
     pub(crate) fn restore(&mut self, entry: Arc<Entry>) {
         self.digest ^= mark(entry.mod_revision);
         self.entries.insert(Arc::clone(&entry.key), entry);
@@ -75,7 +75,7 @@ pub(crate) fn advance(digest: u64, event: &Event) -> u64 {
     digest ^ previous ^ current
 }
 
-/// What one live revision contributes to the digest (the finalizer of splitmix64).
+/// The contribution of one live revision to the digest (the finalizer of splitmix64).
 fn mark(revision: Revision) -> u64 {
     let mut mixed = revision.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,11 +1,11 @@
 //! The handle to an open store.
 //!
-//! A store is a directory: the files `log-…` and `snapshot-…` hold everything, `witness` the last
-//! acknowledged revision, and `lock` is locked by the process that has it open.
+//! A store is a directory: the files `log-…` and `snapshot-…` contain all data, `witness` the last acknowledged revision, and
+//! `lock` is locked by the process that has it open.
 //!
-//! Invariants: one process has a directory open at a time; when `close` returns, or the last handle
-//! is dropped, everything accepted is on disk, the threads are gone and the directory is free. Every
-//! file may be read by its owner only: a store holds every Secret of a cluster.
+//! Invariants: one process has a directory open at a time; when `close` returns, or the last handle is dropped, all accepted
+//! writes are on disk, the threads have ended and the directory is unlocked. Only the owner may read its files: a store
+//! contains every Secret of a cluster.
 
 use std::{
     fmt,
@@ -36,7 +36,7 @@ use crate::{
     witness::{Marks, Witness},
 };
 
-/// What the first versions kept everything in.
+/// The database file of the first versions.
 const DATABASE: &str = "store.db";
 const LOCK: &str = "lock";
 const WITNESS: &str = "witness";
@@ -45,7 +45,7 @@ const WITNESS: &str = "witness";
 const STACK_BYTES: usize = 512 << 10;
 const LONGEST_LEASE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// A store, open. Clones are the same store.
+/// An open store. Clones are the same store.
 #[derive(Clone)]
 pub struct Store {
     handle: Arc<Handle>,
@@ -63,7 +63,7 @@ struct Threads {
 }
 
 impl Store {
-    /// Opens the embedded store in `dir`, creating both if they are not there. Blocks while loading.
+    /// Opens the embedded store in `dir`, and creates both if they do not exist. Blocks while loading.
     pub fn open(dir: &Path, options: Options) -> Result<Store, Error> {
         files::private_directory(dir).map_err(Error::file(dir))?;
         let lock = lock(&dir.join(LOCK))?;
@@ -77,7 +77,7 @@ impl Store {
         let loaded = load::load(&generations, marks.unwrap_or_default(), &mut tolerance)?;
         generations.prune(loaded.compacted)?;
         if marks.is_none() && loaded.state.revision > 0 {
-            tracing::warn!("no record of acknowledged revisions; cannot tell if any is missing");
+            tracing::warn!("witness file missing; cannot check for lost acknowledged writes");
         }
         let assigned = loaded.assigned;
         let acknowledged = loaded.state.revision;
@@ -87,7 +87,7 @@ impl Store {
             .and_then(|()| File::open(dir)?.sync_all())
             .map_err(Error::file(dir))?;
         let engine = Engine::new(Arc::clone(&generations), acknowledged, options.snapshot_bytes)?;
-        let shared = Arc::new(Shared::new(loaded, generations, Queue::new(options.crew)));
+        let shared = Arc::new(Shared::new(loaded, generations, Queue::new(options.worker_threads)));
         let committer =
             Committer::new(Arc::clone(&shared), engine, witness, assigned, options.snapshot_bytes, lock);
         let housekeeper = Housekeeper::new(Arc::clone(&shared), options.history);
@@ -104,7 +104,7 @@ impl Store {
         self.shared().revision()
     }
 
-    /// Reads and watches start at this revision or later.
+    /// The compacted revision: reads and watches start at it or later.
     pub fn compacted(&self) -> Revision {
         self.shared().compacted.load(Ordering::Acquire)
     }
@@ -138,13 +138,13 @@ impl Store {
     }
 
     /// Commits a transaction. Resolves once it is on disk and visible to every reader and observer.
-    /// Dropping the future does not take the transaction back.
+    /// Dropping the future does not cancel the transaction.
     pub async fn commit(&self, txn: Txn) -> Result<Committed, Error> {
-        self.shared().queue.ask(|reply| Request::Txn(txn, reply)).await
+        self.shared().queue.submit(|reply| Request::Txn(txn, reply)).await
     }
 
-    /// Atomically returns the current entries under `prefix` with the store's revision, and from then
-    /// on gives every later change under it to `observer`.
+    /// Atomically returns the current entries under `prefix` with the store's revision, and from then on calls `observer` with
+    /// every later change under it.
     pub fn observe(&self, prefix: &str, observer: Arc<dyn Observer>) -> (Revision, Vec<Arc<Entry>>) {
         self.subscribe(prefix, observer, |state| observe::snapshot(state, prefix))
     }
@@ -169,51 +169,51 @@ impl Store {
         Ok(Watch::start(self, prefix, after))
     }
 
-    /// Gives up the history before `revision`. Resolves once that is on disk; the space is freed
-    /// little by little afterwards. What is already compacted is not an error.
+    /// Compacts the history before `revision`. Resolves once that is on disk; the space is freed gradually afterwards. A
+    /// revision that is already compacted is not an error.
     pub async fn compact(&self, revision: Revision) -> Result<(), Error> {
-        self.shared().queue.ask(|reply| Request::Compact(revision, reply)).await
+        self.shared().queue.submit(|reply| Request::Compact(revision, reply)).await
     }
 
-    /// Starts a lease: unless kept alive, it ends after `ttl` and takes the keys attached to it along.
+    /// Grants a lease: unless kept alive, it expires after `ttl`, and its keys are deleted.
     pub async fn grant(&self, ttl: Duration) -> Result<LeaseId, Error> {
         let ttl = ttl.min(LONGEST_LEASE);
-        self.shared().queue.ask(|reply| Request::Grant(ttl, reply)).await
+        self.shared().queue.submit(|reply| Request::Grant(ttl, reply)).await
     }
 
-    /// Starts the lease's time anew.
+    /// Restarts the lease's time to live.
     pub async fn keep_alive(&self, id: LeaseId) -> Result<(), Error> {
-        self.shared().queue.ask(|reply| Request::KeepAlive(id, reply)).await
+        self.shared().queue.submit(|reply| Request::KeepAlive(id, reply)).await
     }
 
-    /// Ends a lease now and deletes the keys attached to it.
+    /// Revokes a lease now and deletes its keys.
     pub async fn revoke(&self, id: LeaseId) -> Result<(), Error> {
-        self.shared().queue.ask(|reply| Request::Revoke(id, reply)).await
+        self.shared().queue.submit(|reply| Request::Revoke(id, reply)).await
     }
 
-    /// Whether writes are refused for good: the store was closed, or its committer ended.
+    /// True if all further writes fail: the store was closed, or its committer has ended.
     pub fn is_closed(&self) -> bool {
         self.shared().queue.is_closed()
     }
 
-    /// Commits nothing more but when told to by [`Store::flush`], until it is closed: so that a test decides what
-    /// happens together.
+    /// From now on commits only in [`Store::flush`], until the store is closed: so that a test decides which requests are
+    /// committed together.
     pub fn hold(&self) {
         self.shared().queue.hold();
     }
 
-    /// Commits what waits and blocks until it is answered.
+    /// Commits the waiting requests and blocks until their responses are sent.
     pub fn flush(&self) {
         self.shared().queue.flush();
     }
 
-    /// Whether no task waits for the store.
+    /// True if no task waits for the store.
     pub fn is_quiet(&self) -> bool {
         self.shared().queue.is_quiet()
     }
 
-    /// Finishes what was accepted, stops the threads and frees the directory; blocks until then.
-    /// Other clones of the handle get [`Error::Closed`] from now on; reads from memory still answer.
+    /// Commits all accepted requests, stops the threads and unlocks the directory; blocks until then. Other clones of the
+    /// handle get [`Error::Closed`] from now on; reads from memory still work.
     pub fn close(self) {
         self.handle.shut_down();
     }
@@ -231,12 +231,12 @@ impl Store {
         &self.handle.shared
     }
 
-    /// Runs a read of the disk where it may block.
+    /// Runs a read of the disk on a thread that may block.
     async fn blocking<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Shared) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let _asking = self.shared().queue.asking();
+        let _asking = self.shared().queue.count_waiting();
         let shared = Arc::clone(self.shared());
         tokio::task::spawn_blocking(move || read(&shared)).await.unwrap_or(Err(Error::Closed))
     }
@@ -250,7 +250,7 @@ impl fmt::Debug for Store {
 
 impl Handle {
     fn shut_down(&self) {
-        // The keeper may be waiting for the committer, so it goes first.
+        // The housekeeper may be waiting for the committer, so it is stopped first.
         self.shared.queue.release();
         self.shared.housekeeping.close();
         let threads = std::mem::take(&mut *self.threads.lock());
@@ -271,7 +271,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHand
 /// Waits for a thread, unless it is this one: an observer may drop the last handle.
 fn join(thread: JoinHandle<()>) {
     if thread.thread().id() != thread::current().id() && thread.join().is_err() {
-        tracing::error!("a thread of the store panicked");
+        tracing::error!("store thread panicked");
     }
 }
 
@@ -291,13 +291,13 @@ fn lock(path: &Path) -> Result<File, Error> {
     }
 }
 
-/// A witness that is missing says nothing; one that is unreadable is damage.
+/// Opens the witness file. A missing one is only warned about; an unreadable one is damage.
 fn open_witness(path: &Path, tolerance: &mut Tolerance) -> Result<(Witness, Option<Marks>), Error> {
     let (witness, marks) = Witness::open(path)?;
     match marks {
         Ok(marks) => Ok((witness, marks)),
         Err(damage) => {
-            tolerance.meet(damage)?;
+            tolerance.accept_or_fail(damage)?;
             Ok((witness, None))
         }
     }

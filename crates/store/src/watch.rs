@@ -1,8 +1,8 @@
-//! A pull-style stream of events, for those who are not fast enough to be an [`Observer`].
+//! A pull-based stream of events, for readers that are too slow to be an [`Observer`].
 //!
-//! Invariants: delivers every event under its prefix after its starting revision, once, in order; its
-//! buffer is bounded and never holds the committer back: a watch that falls behind drops the buffer
-//! and reads what it missed from history. Only falling behind the whole kept history is an error.
+//! Invariants: delivers every event under its prefix after its starting revision, once, in order; its buffer is bounded and
+//! never delays the committer: a watch that falls behind drops the buffer and reads the missed events from history. Only
+//! missing events that are already compacted are an error.
 
 use std::{
     collections::VecDeque,
@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 use crate::{Error, Event, Observer, Revision, Store};
 
-/// Events buffered for a reader before it has to go to the history.
+/// The limit of buffered events; beyond it the reader uses history.
 const BUFFER: usize = 1024;
 /// Events read from history at a time.
 const PAGE: usize = 256;
@@ -27,7 +27,7 @@ pub struct Watch {
     store: Store,
     prefix: Arc<str>,
     tail: Arc<Tail>,
-    /// Everything up to here was returned by `next`.
+    /// `next` has returned all events up to this revision.
     delivered: Revision,
 }
 
@@ -110,7 +110,7 @@ enum Step {
 impl Buffer {
     fn step(&mut self, delivered: Revision) -> Step {
         if delivered < self.from {
-            // History is read through the store; a closed one has none.
+            // History is read through the store; a closed store has none.
             return if self.closed { Step::Closed } else { Step::Missed { up_to: self.from } };
         }
         if !self.events.is_empty() {

@@ -1,15 +1,15 @@
-//! An independent record of the last acknowledged revision.
+//! The witness file: an independent record of the last acknowledged revision.
 //!
-//! A log ends at the first frame that fails its checksum, as it must after a crash in the middle of a
-//! write. If damage hits the last frames after they were acknowledged, they look just the same. So after each commit, and before any acknowledgement, the revision is also
-//! written here; a store that recovers less than that is refused.
+//! A log ends at the first frame that fails its checksum, as it must after a crash in the middle of a write. Damage to the last
+//! acknowledged frames looks the same. So after each commit, and before any acknowledgement, the revision is also written here;
+//! opening a store that recovers less than that fails.
 //!
 //! The exact guarantee: the record is written in place, within one sector of a file synced at its
 //! creation, and is not synced again. It is therefore exact when the process dies in any way, and
 //! may be up to the kernel's write-back delay behind after a power failure (never ahead, because the
 //! commit was synced before). The log itself shows that case except for its very last frame.
 //!
-//! It also remembers the last revision handed out, so that those of failed commits are not reused.
+//! It also contains the last assigned revision, so that those of failed commits are not reused.
 
 use std::{
     fs::{File, OpenOptions},
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_flipped_bit_is_noticed() {
+    fn every_flipped_bit_is_detected() {
         let marks = Marks { acknowledged: 7, assigned: 9 };
         let bytes = encode(marks);
         assert_eq!(decode(&bytes).unwrap(), marks);

@@ -1,4 +1,4 @@
-//! The store's contract, one promise per test.
+//! The store's contract, one guarantee per test.
 #![expect(clippy::unwrap_used, reason = "helpers of a test may panic as the test itself")]
 
 mod common;
@@ -6,7 +6,9 @@ mod common;
 use std::{sync::Arc, time::Duration};
 
 use common::{commit, delete, open, put, put_if, show, show_all, show_events};
-use corten_store::{Crew, Error, Event, Expect, NewValue, Observer, Op, Options, Revision, Store, Watch};
+use corten_store::{
+    Error, Event, Expect, NewValue, Observer, Op, Options, Revision, Store, Watch, WorkerThreads,
+};
 use tempfile::tempdir;
 
 #[tokio::test]
@@ -46,10 +48,10 @@ async fn expectations_decide_a_transaction() {
 }
 
 #[tokio::test]
-async fn a_crew_that_never_rests_gets_its_answers_too() {
+async fn busy_worker_threads_get_their_responses() {
     let dir = tempdir().unwrap();
-    let crew = Arc::new(Crew::default());
-    let store = Store::open(dir.path(), Options { crew: Some(crew), ..Options::default() }).unwrap();
+    let worker_threads = Some(Arc::new(WorkerThreads::default()));
+    let store = Store::open(dir.path(), Options { worker_threads, ..Options::default() }).unwrap();
     let both = tokio::join!(commit(&store, vec![put("a", "1")]), commit(&store, vec![put("b", "1")]));
     both.0.and(both.1).unwrap();
     commit(&store, vec![put("c", "1")]).await.unwrap();
@@ -113,7 +115,7 @@ async fn ranges_are_ordered_paged_and_stay_within_the_prefix() {
 }
 
 #[tokio::test]
-async fn the_past_reads_as_it_was() {
+async fn past_revisions_are_read_unchanged() {
     let dir = tempdir().unwrap();
     let store = open(dir.path());
     commit(&store, vec![put("/a", "1"), put("/b", "2"), put("/z", "3")]).await.unwrap();
@@ -169,7 +171,7 @@ async fn history_is_replayed_from_any_revision_and_survives_a_restart() {
 }
 
 #[tokio::test]
-async fn a_watch_passes_from_history_to_the_present_without_a_gap() {
+async fn a_watch_continues_from_history_to_new_events_without_a_gap() {
     let dir = tempdir().unwrap();
     let store = open(dir.path());
     commit(&store, vec![put("/a", "1"), put("x", ""), put("/b", "2")]).await.unwrap();
@@ -212,37 +214,37 @@ async fn take(watch: &mut Watch, count: usize) -> Vec<String> {
     seen
 }
 
-/// Compares what it is told with what a reader sees at that moment.
+/// Compares events with the state that a reader sees at that moment.
 struct Checker {
     store: Store,
-    told: parking_lot::Mutex<Vec<Revision>>,
+    notified: parking_lot::Mutex<Vec<Revision>>,
 }
 
 impl Observer for Checker {
     fn apply(&self, events: &[Arc<Event>], revision: Revision) {
         assert_eq!(self.store.revision(), revision);
-        self.told.lock().extend(events.iter().map(|event| event.revision));
+        self.notified.lock().extend(events.iter().map(|event| event.revision));
     }
 }
 
 #[tokio::test]
-async fn observers_are_told_before_writers_and_after_readers() {
+async fn observers_are_notified_after_readers_see_a_write_and_before_its_writer() {
     let dir = tempdir().unwrap();
     let store = open(dir.path());
     commit(&store, vec![put("/a", "1"), put("x", "1")]).await.unwrap();
-    let checker = Arc::new(Checker { store: store.clone(), told: Default::default() });
+    let checker = Arc::new(Checker { store: store.clone(), notified: Default::default() });
     let (revision, entries) = store.observe("/", Arc::clone(&checker) as Arc<dyn Observer>);
     assert_eq!((revision, show_all(&entries)), (2, vec!["/a=1@1".to_string()]));
     for expected in [vec![3], vec![3, 5]] {
         let done = commit(&store, vec![put("/a", "2"), put("x", "2")]).await.unwrap();
-        assert_eq!(*checker.told.lock(), expected);
+        assert_eq!(*checker.notified.lock(), expected);
         assert_eq!(*store.progress().borrow(), done.revision);
     }
     store.close();
 }
 
 #[tokio::test]
-async fn compaction_ends_history_but_keeps_the_present() {
+async fn compaction_removes_history_and_keeps_live_entries() {
     let dir = tempdir().unwrap();
     let store = open(dir.path());
     commit(&store, vec![put("/a", "1"), put("/b", "1")]).await.unwrap();
@@ -254,7 +256,7 @@ async fn compaction_ends_history_but_keeps_the_present() {
     assert_eq!(store.compacted(), 4, "never goes back");
     let future = store.compact(7).await;
     assert!(matches!(future, Err(Error::Future { requested: 7, current: 6 })));
-    // Closing and opening leaves the removal of rows no excuse to be late or wrong.
+    // Closing and opening completes the removal of files.
     store.close();
     let store = open(dir.path());
     assert_eq!((store.compacted(), store.revision()), (4, 6));
@@ -282,7 +284,7 @@ async fn revisions_are_not_reused_after_everything_is_deleted_and_compacted() {
 }
 
 #[tokio::test]
-async fn history_is_compacted_by_itself() {
+async fn history_is_compacted_automatically() {
     let dir = tempdir().unwrap();
     let options = Options { history: Duration::from_millis(20), ..Options::default() };
     let store = Store::open(dir.path(), options).unwrap();
@@ -320,8 +322,8 @@ async fn the_files_do_not_grow_without_bound() {
         writer.await.unwrap();
     }
     store.compact(store.revision()).await.unwrap();
-    // One million bytes are live: they may be there twice, and as many of log once more, and the files
-    // before a snapshot that is under way.
+    // One million bytes are live: they may be on disk twice, with as many of logs, and with the files before a snapshot
+    // that is being written.
     let bytes = || -> u64 {
         let files = std::fs::read_dir(dir.path()).unwrap();
         files.map(|file| file.unwrap().metadata().map_or(0, |file| file.len())).sum()
@@ -339,7 +341,7 @@ async fn the_files_do_not_grow_without_bound() {
 }
 
 #[tokio::test]
-async fn a_lease_takes_its_keys_along() {
+async fn a_revoked_lease_deletes_its_keys() {
     let dir = tempdir().unwrap();
     let store = open(dir.path());
     let hour = store.grant(Duration::from_secs(3600)).await.unwrap();
@@ -393,7 +395,7 @@ async fn a_lease_expires_as_an_ordinary_commit_also_across_a_restart() {
 }
 
 #[tokio::test]
-async fn a_second_opener_is_told_who_is_in_the_way() {
+async fn a_second_process_gets_an_error_with_the_locked_path() {
     let dir = tempdir().unwrap();
     let store = open(dir.path());
     let Err(error) = Store::open(dir.path(), Options::default()) else { panic!("opened twice") };
@@ -448,7 +450,7 @@ async fn dropping_the_last_handle_closes() {
 }
 
 #[tokio::test]
-async fn a_held_store_commits_when_told_to() {
+async fn a_held_store_commits_only_in_flush() {
     let dir = tempdir().unwrap();
     let store = open(dir.path());
     store.hold();
@@ -473,7 +475,7 @@ async fn a_held_store_commits_when_told_to() {
 }
 
 #[tokio::test]
-async fn only_the_owner_reads_a_store_and_one_that_was_open_to_others_is_narrowed() {
+async fn store_files_are_readable_only_by_their_owner() {
     use std::{fs, os::unix::fs::PermissionsExt, path::Path};
     let modes = |dir: &Path, what: &str| {
         let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o7777;

@@ -1,10 +1,8 @@
-//! Kills a writing process at random moments, again and again on the same directory, and checks what
-//! is left.
+//! Kills a writing process at random moments, repeatedly on the same directory, and checks the store afterwards.
 //!
-//! Checked after each kill: every acknowledged write is there; transactions are whole; revisions are
-//! never used twice; what was once history stays history, event by event; and a watch resumed from
-//! any uncompacted revision turns the state of that revision into the present one. The check works on
-//! a copy, so the directory itself never sees a clean shutdown.
+//! Checked after each kill: every acknowledged write is present; transactions are whole; revisions are never reused; history
+//! never changes, event by event; and a watch resumed from any uncompacted revision turns the state of that revision into the
+//! current one. The check works on a copy, so the directory itself never sees a clean shutdown.
 
 mod common;
 
@@ -89,7 +87,7 @@ struct Ack {
     revision: Revision,
 }
 
-/// What the parent knows to be true from all rounds so far.
+/// The parent's knowledge from all rounds so far.
 #[derive(Default)]
 struct Known {
     acks: BTreeMap<Revision, Ack>,
@@ -116,7 +114,7 @@ async fn kill_and_check(seed: u64) {
     println!("ok: {} writes, {} events", known.acks.len(), known.events.len());
 }
 
-/// Lets the child write until it has acknowledged so many transactions.
+/// Lets the child write until it has acknowledged `count` transactions.
 fn run_and_kill(dir: &Path, seed: u64, count: u64) -> Vec<Ack> {
     let mut child = Command::new(env::current_exe().expect("our own path"))
         .env(DIR, dir)
@@ -127,7 +125,7 @@ fn run_and_kill(dir: &Path, seed: u64, count: u64) -> Vec<Ack> {
     let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
     let mut acks: Vec<Ack> = lines.by_ref().take(count as usize).map(ack).collect();
     child.kill().expect("a child to kill");
-    // What it printed before it died was acknowledged too.
+    // The lines that it printed before it died were acknowledged too.
     acks.extend(lines.map(ack));
     child.wait().expect("a dead child");
     assert!(acks.len() as u64 >= count, "the child died by itself");
@@ -185,7 +183,7 @@ fn check_pairs(events: &[Arc<Event>]) {
     }
 }
 
-/// The last acknowledged write of each key is there or was replaced, and pairs are whole.
+/// The last acknowledged write of each key is present or was replaced, and pairs are whole.
 fn check_present(store: &Store, known: &Known) {
     let mut last: BTreeMap<&str, &Ack> = BTreeMap::new();
     for ack in known.acks.values() {
@@ -212,7 +210,7 @@ fn check_present(store: &Store, known: &Known) {
     }
 }
 
-/// The state as of a revision plus the events watched from there is the present state.
+/// The state as of a revision plus the events watched from there is the current state.
 async fn check_resume(store: &Store, after: Revision) {
     let range = store.range_at("", "", 0, after).await.expect("the state of the past");
     let mut replayed: BTreeMap<_, _> =

@@ -1,5 +1,4 @@
-//! Damages the files of a store and opens it: whatever was acknowledged is either all there, or the
-//! store says that it is not.
+//! Damages the files of a store and opens it: all acknowledged writes are present, or the store reports the loss.
 #![expect(clippy::unwrap_used, reason = "helpers of a test may panic as the test itself")]
 
 mod common;
@@ -27,8 +26,7 @@ fn present(store: &Store) -> Vec<String> {
     show_all(&store.range("", "", 0).entries)
 }
 
-/// A store with six transactions, as they are in the log of a process that was killed, but for the
-/// zeros behind them.
+/// A store with six transactions in the log of a killed process, without the zeros behind them.
 async fn six_transactions() -> TempDir {
     let dir = tempdir().unwrap();
     let store = open(dir.path());
@@ -45,7 +43,7 @@ async fn six_transactions() -> TempDir {
     copy
 }
 
-/// A store of seven writes with a snapshot after them, and one more, and what it is called.
+/// A store of seven writes, a snapshot after them and one more write; and the name of the snapshot.
 async fn with_snapshot() -> (TempDir, String) {
     let dir = six_transactions().await;
     let options = Options { snapshot_bytes: 1, ..Options::default() };
@@ -82,7 +80,7 @@ async fn a_killed_store_is_whole() {
 }
 
 #[tokio::test]
-async fn an_acknowledged_tail_that_was_cut_off_is_missed() {
+async fn a_truncated_acknowledged_tail_is_detected() {
     let dir = six_transactions().await;
     cut(&dir.path().join(LOG), 10);
     let Err(error) = Store::open(dir.path(), Options::default()) else { panic!("not noticed") };
@@ -127,7 +125,7 @@ async fn no_flipped_bit_in_the_log_loses_anything_silently() {
 }
 
 #[tokio::test]
-async fn damage_before_the_last_transaction_is_noticed_without_the_witness() {
+async fn damage_before_the_last_transaction_is_detected_without_the_witness() {
     let dir = six_transactions().await;
     let log = fs::read(dir.path().join(LOG)).unwrap();
     let frames = frames(&log);
@@ -145,7 +143,7 @@ async fn damage_before_the_last_transaction_is_noticed_without_the_witness() {
 }
 
 #[tokio::test]
-async fn damage_within_the_last_transaction_is_a_torn_tail_to_all_but_the_witness() {
+async fn damage_within_the_last_transaction_is_detected_only_by_the_witness() {
     let dir = six_transactions().await;
     let log = fs::read(dir.path().join(LOG)).unwrap();
     for at in (last_frame(&log)..log.len() - 8).step_by(7) {
@@ -192,7 +190,7 @@ async fn no_file_is_missing_silently() {
         assert_eq!(matches!(opened, Err(Error::Corrupt(_))), refused, "{name}");
         assert_eq!(opened.is_ok_and(|store| present(&store) == whole), whole_anyway, "{name}");
     }
-    // The logs before a snapshot are read without it, but not the one after it without either.
+    // Without the snapshot, the logs before it are needed.
     fs::remove_file(dir.path().join(&snapshot)).unwrap();
     fs::remove_file(dir.path().join(LOG)).unwrap();
     let Err(Error::Corrupt(damage)) = Store::open(dir.path(), Options::default()) else {
@@ -210,9 +208,9 @@ fn logs(dir: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_log_that_is_full_is_followed_by_one_that_was_prepared() {
+async fn a_full_log_is_followed_by_a_prepared_one() {
     let dir = tempdir().unwrap();
-    // Far from its first snapshot.
+    // Large enough that no snapshot is taken.
     let options = Options { snapshot_bytes: 64 << 20, ..Options::default() };
     let store = Store::open(dir.path(), options).unwrap();
     let value = "v".repeat(20_000);
@@ -273,7 +271,7 @@ async fn history_reaches_back_over_snapshots() {
         format!("9: /1={}@7 -> /1={}@9", versions[1], versions[2]),
     ];
     assert_eq!(events, expected);
-    // Once nothing before the snapshot may be asked for, what it holds is found in it.
+    // Once the history before the snapshot is compacted, entries are found in the snapshot.
     store.compact(8).await.unwrap();
     while dir.path().join(LOG).exists() {
         tokio::task::yield_now().await;
@@ -282,7 +280,7 @@ async fn history_reaches_back_over_snapshots() {
 }
 
 #[tokio::test]
-async fn what_an_older_version_wrote_is_left_alone() {
+async fn the_database_of_an_older_version_is_not_changed() {
     let dir = tempdir().unwrap();
     fs::write(dir.path().join("store.db"), "SQLite format 3").unwrap();
     let refused = Store::open(dir.path(), Options::default()).unwrap_err();

@@ -1,4 +1,4 @@
-//! No space left: writes fail without a trace, and work again once there is room.
+//! A full disk: writes fail without a trace, and work again once there is space.
 #![expect(clippy::unwrap_used, reason = "helpers of a test may panic as the test itself")]
 
 mod common;
@@ -36,8 +36,8 @@ async fn fill(store: &Store) -> Revision {
     panic!("space without end");
 }
 
-/// A file system of a few megabytes, gone when dropped. There is one at a time: a child that is being
-/// started to mount another would for a moment hold the lock of a store that is being closed.
+/// A file system of a few megabytes, unmounted when dropped. There is one at a time: a child process that mounts another
+/// one would for a moment hold the lock of a store that is being closed.
 struct SmallDisk<'a>(&'a Path, #[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);
 
 static ONE: Mutex<()> = Mutex::new(());
@@ -59,10 +59,10 @@ impl Drop for SmallDisk<'_> {
 }
 
 #[tokio::test]
-async fn a_full_disk_goes_on_when_there_is_room() {
+async fn writes_work_again_once_a_full_disk_has_space() {
     let dir = tempdir().unwrap();
     let Some(disk) = SmallDisk::mount(dir.path()) else {
-        // Without the right to mount there is no small disk.
+        // Mounting needs root.
         return;
     };
     let ballast = disk.0.join("ballast");
@@ -86,7 +86,7 @@ async fn a_full_disk_goes_on_when_there_is_room() {
 }
 
 #[tokio::test]
-async fn compaction_makes_room() {
+async fn compaction_frees_space() {
     let dir = tempdir().unwrap();
     let Some(disk) = SmallDisk::mount(dir.path()) else { return };
     let store = open(&disk.0.join("store"));
@@ -100,7 +100,7 @@ async fn compaction_makes_room() {
         }
     };
     assert!(matches!(full.await, Error::NoSpace(_)));
-    // These need a few bytes themselves, which a write that large leaves.
+    // These writes need a few bytes, which the failed large write leaves.
     let last = commit(&store, vec![delete("/same")]).await.unwrap();
     store.compact(last.revision).await.unwrap();
     let again = async {

@@ -1,5 +1,5 @@
-//! Random histories on the store and on a model that keeps everything; both must agree on the
-//! present, on every uncompacted revision of the past, and on what happened in between.
+//! Random histories on the store and on a model; both must agree on the current state, on every uncompacted revision, and on
+//! the events.
 #![expect(clippy::unwrap_used, reason = "helpers of a test may panic as the test itself")]
 
 mod common;
@@ -49,7 +49,7 @@ impl Model {
         }
     }
 
-    /// Applies the operations, or says which one conflicts.
+    /// Applies the operations, or returns the index of the one that conflicts.
     fn apply(&mut self, ops: &[(String, Expect, Deed)]) -> Result<(), usize> {
         for (index, (key, expect, _)) in ops.iter().enumerate() {
             if !self.holds(key, *expect) {
@@ -69,7 +69,7 @@ impl Model {
         Ok(())
     }
 
-    /// Gives a key a value, or takes it away if it is there.
+    /// Sets the value of a key, or deletes the key.
     fn write(&mut self, key: &str, value: Option<&String>) {
         let revision = self.revision() + 1;
         let mut next = self.present().clone();

@@ -1,11 +1,11 @@
-//! The devices cgroup of version 2: a program that the kernel asks whenever a device is opened or made.
+//! The devices cgroup of version 2: a BPF program that the kernel runs whenever a device is opened or created.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// Devices that may be used, and how.
+/// Allowed devices and permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowed {
     pub block: bool,
@@ -17,7 +17,7 @@ pub struct Allowed {
     pub write: bool,
 }
 
-/// Lets a cgroup use these devices and no others.
+/// Allows a cgroup these devices and no others.
 pub fn allow_only(cgroup: &Path, allowed: &[Allowed]) -> io::Result<()> {
     let program = program(allowed);
     let folder = File::open(cgroup)?;
@@ -42,9 +42,9 @@ const SHIFT_RIGHT: u8 = 0x77;
 const JUMP_IF_NOT: u8 = 0x55;
 const EXIT: u8 = 0x95;
 
-/// The answer is 1 as soon as one rule covers everything that is asked for, and 0 otherwise.
+/// The program returns 1 if one rule covers the whole access, and 0 otherwise.
 fn program(allowed: &[Allowed]) -> Vec<Instruction> {
-    // r2: type, r3: access, r4: major, r5: minor, as the kernel hands them over in r1.
+    // r2: type, r3: access, r4: major, r5: minor, loaded from the context in r1.
     let mut program = vec![
         instruction(LOAD_WORD, 2, 1, 0, 0),
         instruction(MOVE_REGISTER, 3, 2, 0, 0),
@@ -58,7 +58,7 @@ fn program(allowed: &[Allowed]) -> Vec<Instruction> {
         tests.extend(rule.major.map(|major| (4, major as i32)));
         tests.extend(rule.minor.map(|minor| (5, minor as i32)));
         let refused = i32::from(!rule.make) | i32::from(!rule.read) << 1 | i32::from(!rule.write) << 2;
-        // The test on access takes three instructions, the answer two.
+        // The test of the access takes three instructions, the return two.
         let mut left = tests.len() + 3 + 2;
         for (register, value) in tests {
             left -= 1;
@@ -132,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// A cgroup of version 2, for as long as it is needed.
+    /// A cgroup of version 2; removed when it is dropped.
     struct Cgroup(PathBuf);
 
     impl Cgroup {
@@ -145,7 +145,7 @@ mod tests {
             Cgroup(path)
         }
 
-        /// Whether a program in it succeeds.
+        /// Returns true if a script succeeds in the cgroup.
         fn runs(&self, script: &str) -> bool {
             let join = format!("echo $$ > {}/cgroup.procs && {script}", self.0.display());
             let status = Command::new("sh").args(["-c", &join]).stderr(std::process::Stdio::null()).status();

@@ -1,5 +1,4 @@
-//! Waits for a file to be written to, or for another to take its place, or for anything to happen in a directory: the
-//! kernel tells.
+//! Waits, with inotify, for a file to be written to or replaced, or for a change in a directory.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,7 +9,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 
-/// What happened to a file.
+/// A change of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     Written,
@@ -18,7 +17,7 @@ pub enum Change {
     Replaced,
 }
 
-/// What happens in a file's directory.
+/// The changes of one file.
 pub struct Writes {
     events: AsyncFd<OwnedFd>,
     name: Vec<u8>,
@@ -50,7 +49,7 @@ impl Writes {
     }
 }
 
-/// What happens in a directory.
+/// The changes of a directory.
 pub struct Entries(AsyncFd<OwnedFd>);
 
 impl Entries {
@@ -69,7 +68,7 @@ impl Entries {
         Ok(Entries(events))
     }
 
-    /// Waits until anything happens to an entry whose name begins with no dot, or to the directory itself.
+    /// Waits for a change of an entry whose name does not begin with a dot, or of the directory itself.
     pub async fn next(&mut self) -> io::Result<()> {
         loop {
             let mut ready = self.0.readable().await?;
@@ -83,7 +82,7 @@ impl Entries {
     }
 }
 
-/// Takes one event; whether it is about more than hidden files.
+/// Reads the pending events; returns true if one is about more than hidden files.
 fn concerns_entries(events: &OwnedFd) -> Result<bool, Errno> {
     let mut room = [MaybeUninit::uninit(); 4096];
     let mut reader = Reader::new(events, &mut room);
@@ -97,7 +96,7 @@ fn concerns_entries(events: &OwnedFd) -> Result<bool, Errno> {
     }
 }
 
-/// Takes what has happened; `None` if it was about other files.
+/// Reads the pending events; `None` if they are about other files.
 fn take(events: &OwnedFd, name: &[u8]) -> Result<Option<Change>, Errno> {
     let mut room = [MaybeUninit::uninit(); 4096];
     let mut reader = Reader::new(events, &mut room);
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn changes_are_told() {
+    async fn changes_are_reported() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("0.log");
         let mut file = std::fs::File::create(&path).unwrap();

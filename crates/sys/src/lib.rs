@@ -1,10 +1,10 @@
-//! Where Corten meets the kernel: the only crate with unsafe code but for how `api` keeps texts.
+//! System calls: the only crate with unsafe code, except for the text type of `api`.
 //!
-//! [`supervisor`] is a program of its own, carried within this one: it holds a pod's namespaces and starts its
-//! containers. [`wire`] is what it is told. [`devices`] is the kernel's other way of guarding devices, [`files`] its way
-//! of telling that a file is written to. [`rooted`] resolves paths inside roots that are not trusted, [`removal`]
-//! removes what containers wrote. [`namespaces`] makes network namespaces, [`memory`] gives memory back, [`limits`]
-//! keeps it from others.
+//! [`supervisor`] is a separate program, embedded in this one: it holds a pod's namespaces and starts its
+//! containers. [`wire`] is its protocol. [`devices`] restricts devices with cgroup version 2, [`files`] watches files.
+//! [`rooted`] resolves paths inside untrusted roots, [`removal`] removes directories that containers wrote.
+//! [`namespaces`] creates network namespaces, [`memory`] returns memory to the kernel, [`limits`] sets the limits of
+//! this process.
 
 pub mod devices;
 pub mod files;

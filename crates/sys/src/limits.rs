@@ -1,7 +1,7 @@
-//! Limits of this process: no core dump, no debugger of another process, and as many descriptors as it may have.
+//! Limits of this process: no core dumps, no tracing by other processes, and the maximum number of descriptors.
 //!
-//! The parts of a cluster hold its keys and Secrets in memory, and a connection for every client. Pods' supervisors and
-//! containers are no such part: they get back the limits that this process was started with.
+//! The process holds the cluster's keys and Secrets in memory, and a connection for every client. Pods' supervisors and
+//! containers do not: they get the limits that this process was started with.
 
 use std::io;
 use std::sync::OnceLock;
@@ -13,21 +13,21 @@ use rustix::process::{
 /// The limits that this process was started with, of those that it changes.
 static STARTED_WITH: OnceLock<[(Resource, Rlimit); 2]> = OnceLock::new();
 
-/// Nothing of this process is ever dumped from here on, and no unprivileged process may look into it.
+/// Disables core dumps of this process, and access to its memory by unprivileged processes.
 pub fn forbid_dumps() -> io::Result<()> {
     remember();
     setrlimit(Resource::Core, Rlimit { current: Some(0), ..getrlimit(Resource::Core) })?;
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// Lets this process have as many descriptors as it may.
+/// Raises the number of descriptors to the maximum that is allowed.
 pub fn raise_descriptors() -> io::Result<()> {
     remember();
     let found = getrlimit(Resource::Nofile);
     Ok(setrlimit(Resource::Nofile, Rlimit { current: found.maximum, ..found })?)
 }
 
-/// How many descriptors this process may have; `None` for any number.
+/// Maximum number of descriptors of this process; `None` if it is unlimited.
 pub fn descriptors() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
@@ -36,7 +36,7 @@ fn remember() {
     STARTED_WITH.get_or_init(|| [Resource::Core, Resource::Nofile].map(|what| (what, getrlimit(what))));
 }
 
-/// Gives a child that runs something else the limits that this process was started with.
+/// Sets the limits of a child to those that this process was started with.
 pub(crate) fn restore_for(child: u32) -> io::Result<()> {
     let child = i32::try_from(child).ok().and_then(Pid::from_raw);
     for (what, limit) in STARTED_WITH.get().into_iter().flatten() {
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_changed_here_is_given_back_to_children() {
+    fn children_get_the_original_limits() {
         let before = [Resource::Core, Resource::Nofile].map(getrlimit);
         forbid_dumps().unwrap();
         raise_descriptors().unwrap();

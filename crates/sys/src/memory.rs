@@ -1,12 +1,12 @@
-//! Memory that the kernel can have back.
+//! Returns memory to the kernel.
 
 use std::ffi::c_void;
 use std::{fs, io};
 
 use rustix::mm::{Advice, madvise};
 
-/// Gives back the program's own code as far as it has been read: starting touches most of it, and little of that runs
-/// again. What is needed is found in the kernel's cache of files when it is.
+/// Releases the pages of the program's own code: starting touches most of it, and little of that runs again. Pages that
+/// are needed are read again from the page cache.
 pub fn forget_code() -> io::Result<()> {
     let program = fs::read_link("/proc/self/exe")?;
     let maps = fs::read_to_string("/proc/self/maps")?;
@@ -19,7 +19,7 @@ pub fn forget_code() -> io::Result<()> {
     Ok(())
 }
 
-/// Where a line of the list of mappings puts code of the program.
+/// The address range of a line of `/proc/self/maps`, if it is code of the program.
 fn code(line: &str, program: &str) -> Option<(usize, usize)> {
     let (range, rest) = line.split_once(' ')?;
     let is_code = rest.starts_with("r-xp ") && rest.ends_with(program);
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_still_runs() {
+    fn released_code_still_runs() {
         let resident = || {
             let status = fs::read_to_string("/proc/self/statm").expect("there is one");
             let shared = status.split(' ').nth(2).and_then(|pages| pages.parse::<u64>().ok());

@@ -1,8 +1,8 @@
-//! Removes folders that containers wrote to.
+//! Removes directories that containers wrote to.
 //!
-//! A container can nest folders as deeply as it likes, deeper than any path, stack or table of descriptors reaches, and
-//! another may still put links in the place of folders. So nothing is followed, no other mount is entered, and the number
-//! of open descriptors is bounded: what lies too deep is first moved up.
+//! A container can nest directories more deeply than any path, stack or descriptor table allows, and another container
+//! may replace directories with links meanwhile. So no link is followed, no other mount is entered, and the number of
+//! open descriptors is bounded: directories that are too deep are first moved up.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -12,23 +12,23 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// So many folders are open at once.
+/// Maximum number of open directories.
 const DEEPEST: usize = 32;
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// How often a folder is emptied into which something still writes.
+/// Attempts to empty a directory that is still written to.
 const ROUNDS: usize = 16;
 
-/// Removes a folder with all that is in it. Nothing may be there; a link or a file is removed itself.
+/// Removes a directory with its content. A missing path is no error; a link or a file is removed itself.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     let root = match rustix::fs::openat(CWD, path, FOLDER, Mode::empty()) {
         Ok(root) => root,
         Err(Errno::NOENT) => return Ok(()),
-        // A path of the node: only what is below it is a container's.
+        // A path of the node: only what is below it is written by containers.
         Err(Errno::NOTDIR | Errno::LOOP) => return std::fs::remove_file(path),
         Err(error) => return Err(error.into()),
     };
     for _ in 0..ROUNDS {
-        // One round per so many levels: each finds what the one before moved up.
+        // One round per so many levels: each finds the directories that the one before moved up.
         while empty(&root)? {}
         match rustix::fs::unlinkat(CWD, path, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
@@ -39,11 +39,11 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     Err(Errno::NOTEMPTY.into())
 }
 
-/// A folder that is being emptied.
+/// A directory that is being emptied.
 struct Level {
     folder: OwnedFd,
     entries: Dir,
-    /// What it is called in the one above.
+    /// Its name in the directory above.
     name: CString,
 }
 
@@ -54,7 +54,7 @@ impl Level {
     }
 }
 
-/// Empties a folder; true if something was moved up on the way, which is in the folder now.
+/// Empties a directory; returns true if a deep directory was moved up into it on the way.
 fn empty(root: &OwnedFd) -> io::Result<bool> {
     let mut moved = 0_u64;
     let mut levels = vec![Level::of(root.try_clone()?, CString::default())?];
@@ -86,13 +86,13 @@ fn empty(root: &OwnedFd) -> io::Result<bool> {
     }
 }
 
-/// Opens a folder that is in another, in the same mount and if it is no link.
+/// Opens a directory in another one, in the same mount and only if it is not a link.
 fn open(folder: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     rustix::fs::openat2(folder, name, FOLDER, Mode::empty(), resolve)
 }
 
-/// Removes one entry. One that is gone or was exchanged meanwhile is found by the next round if it is there still.
+/// Removes one entry. An entry that is missing or was replaced meanwhile is left to the next round.
 fn remove(folder: &OwnedFd, name: &CStr, flags: AtFlags) -> rustix::io::Result<()> {
     match rustix::fs::unlinkat(folder, name, flags) {
         Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR | Errno::ISDIR) => Ok(()),
@@ -100,7 +100,7 @@ fn remove(folder: &OwnedFd, name: &CStr, flags: AtFlags) -> rustix::io::Result<(
     }
 }
 
-/// Moves a folder up to the root, under a name that nothing there has.
+/// Moves a directory up to the root, under an unused name.
 fn move_up(folder: &OwnedFd, name: &CStr, root: &OwnedFd, number: u64) -> io::Result<()> {
     let process = std::process::id();
     for attempt in 0..ROUNDS {
@@ -137,7 +137,7 @@ mod tests {
         assert!(tree.symlink_metadata().is_err() && outside.join("file").exists());
     }
 
-    /// Deeper than a stack, a path and the descriptors of a process go.
+    /// Deeper than a stack, a path and the descriptors of a process allow.
     #[test]
     fn depth_costs_neither_stack_nor_descriptors() {
         // In memory, where that is quick.
@@ -157,7 +157,7 @@ mod tests {
         assert!(!tree.exists());
     }
 
-    /// What is mounted in a tree is not the tree's: it stops the removal.
+    /// A mount inside a tree stops the removal.
     #[test]
     fn other_mounts_are_not_entered() {
         let all = tempfile::tempdir().unwrap();

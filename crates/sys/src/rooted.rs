@@ -63,10 +63,10 @@ pub const TMPFS: i64 = 0x0102_1994;
 /// for ever, so the attempts are limited.
 const ATTEMPTS: usize = 64;
 
-/// How many links to nowhere are followed to make what they lead to; as many as the kernel follows on one path.
+/// Maximum number of dangling links whose targets are created; as many as the kernel follows on one path.
 const DANGLING_LINKS: usize = 40;
 
-/// What to do about symbolic links on the way and at the end of a path.
+/// The handling of symbolic links on the way and at the end of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
     /// Follow them as if the root were `/`.
@@ -82,7 +82,7 @@ pub struct Root(OwnedFd);
 impl Root {
     /// The root at a trusted path of the node.
     pub fn open(path: &Path) -> io::Result<Root> {
-        // A handle is enough, and can be had without the right to read the directory.
+        // A handle suffices, and needs no read permission.
         let directory = File::options().read(true).custom_flags(O_PATH as i32).open(path)?;
         if !directory.metadata()?.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
@@ -94,12 +94,12 @@ impl Root {
         &self.0
     }
 
-    /// A handle on what is at a path.
+    /// A handle on the file at a path.
     pub fn find(&self, path: &str, links: Links) -> io::Result<OwnedFd> {
         self.open_with(path, links, O_PATH)
     }
 
-    /// Opens what is at a path. Opening a FIFO or a device for reading or writing can block or have effects: look at
+    /// Opens the file at a path. Opening a FIFO or a device for reading or writing can block or have effects: inspect
     /// the handle of [`Root::find`] first.
     pub fn open_with(&self, path: &str, links: Links, flags: u64) -> io::Result<OwnedFd> {
         let resolve = match links {
@@ -122,13 +122,13 @@ impl Root {
         Err(io::ErrorKind::ResourceBusy.into())
     }
 
-    /// A handle on a directory, which is created with its parents where it is missing. A link to nowhere is followed: what it
-    /// leads to is created, inside the root.
+    /// A handle on a directory, which is created with its parents where it is missing. A dangling link is followed: its
+    /// target is created, inside the root.
     pub fn directory(&self, path: &str, links: Links) -> io::Result<OwnedFd> {
         self.make(path, links, &make_directory, &mut 0)
     }
 
-    /// A handle on what is at a path; where nothing is, an empty regular file is created with its parent directories.
+    /// A handle on the file at a path; where none exists, an empty regular file is created with its parent directories.
     pub fn file(&self, path: &str, links: Links) -> io::Result<OwnedFd> {
         const REGULAR: u32 = 0o100_644;
         self.make(path, links, &|parent, name| make_node(parent, name, REGULAR, 0, 0), &mut 0)
@@ -166,7 +166,7 @@ impl Root {
         }
     }
 
-    /// Where the link of this name in the root leads.
+    /// The target of the link of this name in the root.
     fn link(&self, name: &str) -> io::Result<String> {
         let link = self.open_with(name, Links::Refused, O_PATH | O_NOFOLLOW)?;
         let mut target = vec![0u8; 4096];
@@ -206,13 +206,13 @@ pub fn file_system(file: &OwnedFd) -> io::Result<i64> {
     Ok(data[0])
 }
 
-/// Whether a descriptor's file is the root directory of a mount of procfs.
+/// Returns true if a descriptor's file is the root directory of a mount of procfs.
 pub fn is_proc_root(file: &OwnedFd) -> io::Result<bool> {
     const PROC_ROOT: u64 = 1;
     Ok(file_system(file)? == PROCFS && metadata(file)?.ino() == PROC_ROOT)
 }
 
-/// Whether a descriptor's file is this character device.
+/// Returns true if a descriptor's file is this character device.
 pub fn is_character_device(file: &OwnedFd, major: u32, minor: u32) -> io::Result<bool> {
     let data = metadata(file)?;
     Ok(data.file_type().is_char_device() && data.rdev() == device_number(major, minor))
@@ -228,7 +228,7 @@ pub fn device_number(major: u32, minor: u32) -> u64 {
     ((major & 0xfff) << 8) | (minor & 0xff) | ((minor & !0xff) << 12) | ((major & !0xfff) << 32)
 }
 
-/// What a descriptor's file is, whatever it was opened for.
+/// The metadata of a descriptor's file, whatever it was opened for.
 pub fn metadata(file: &OwnedFd) -> io::Result<std::fs::Metadata> {
     File::from(file.try_clone()?).metadata()
 }

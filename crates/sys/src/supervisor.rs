@@ -1,7 +1,7 @@
-//! Starts supervisors: the program, handed to the kernel from memory.
+//! Starts supervisors from a program image in memory.
 //!
 //! Every pod's supervisor runs the same pages, and none of them is a file that a container could reach or an
-//! upgrade could pull away.
+//! upgrade could remove.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -15,7 +15,7 @@ use crate::wire::{Sandbox, Wire};
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/supervisor"));
 
-/// The program in memory; as long as this lives, supervisors can be started.
+/// The program in memory; supervisors can be started as long as it lives.
 #[derive(Debug)]
 pub struct Program(File);
 
@@ -25,13 +25,13 @@ impl Program {
             rustix::fs::memfd_create("corten-supervisor", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         let mut file = File::from(memory);
         file.write_all(PROGRAM)?;
-        // From here on nobody can change it, whoever gets hold of it.
+        // Sealed: no process that gets the descriptor can change the program.
         let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
         rustix::fs::fcntl_add_seals(&file, seals)?;
         Ok(Program(file))
     }
 
-    /// Starts a supervisor, which makes `socket` in the folder, and waits until it is ready. Blocks.
+    /// Starts a supervisor, which creates `socket` in the folder, and waits until it is ready. Blocks.
     pub fn start(&self, folder: &Path, sandbox: &Sandbox) -> io::Result<()> {
         let program = format!("/proc/self/fd/{}", self.0.as_raw_fd());
         let mut starter = Command::new(program)
@@ -42,20 +42,21 @@ impl Program {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()?;
-        // It waits for its input before it does anything.
+        // The supervisor waits for its input before it does anything.
         let allowed = crate::limits::restore_for(starter.id());
         let mut bytes = Vec::new();
         sandbox.put(&mut bytes);
         let (input, output) = (starter.stdin.take(), starter.stdout.take());
         let sent = allowed.and_then(|()| input.map_or(Ok(()), |mut input| input.write_all(&bytes)));
-        let mut said = String::new();
-        let heard = output.map_or(Ok(0), |mut output| output.read_to_string(&mut said));
+        let mut message = String::new();
+        let received = output.map_or(Ok(0), |mut output| output.read_to_string(&mut message));
         starter.wait()?;
-        match said.trim() {
+        match message.trim() {
             "ready" => Ok(()),
-            "" => {
-                Err(sent.and(heard).err().unwrap_or_else(|| io::Error::other("the supervisor said nothing")))
-            }
+            "" => Err(sent
+                .and(received)
+                .err()
+                .unwrap_or_else(|| io::Error::other("the supervisor exited without a message"))),
             why => Err(io::Error::other(why.to_owned())),
         }
     }

@@ -42,7 +42,7 @@ impl AsyncRead for Master {
                     buffer.advance(read);
                     return Poll::Ready(Ok(()));
                 }
-                // Nobody has the other side open any more: that is the end.
+                // All descriptors of the other side are closed: end of file.
                 Ok(Err(error)) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
                     return Poll::Ready(Ok(()));
                 }
@@ -67,7 +67,7 @@ impl AsyncWrite for Master {
         Poll::Ready(Ok(()))
     }
 
-    /// A terminal's input ends by what is typed, not by being closed.
+    /// A terminal's input ends with a typed end-of-file, not by closing it.
     fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

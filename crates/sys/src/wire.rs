@@ -1,21 +1,21 @@
-//! What the runtime and a pod's supervisor say to each other, and how it is written as bytes.
+//! The protocol between the runtime and a pod's supervisor, and its encoding.
 //!
-//! A frame is its length, a number and a message; file descriptors travel with its first byte. The supervisor of
-//! an older release may still be running: a change to what is here needs a new [`VERSION`], and whoever meets
-//! another version may only ask it to stop.
+//! A frame is its length, a number and a message; file descriptors are sent with its first byte. The supervisor of
+//! an older release may still be running: a change of the messages needs a new [`VERSION`], and a runtime that meets
+//! another version may only send `Stop`.
 //!
-//! This file is part of two programs and depends on nothing.
+//! This file is part of two programs and uses only the standard library.
 
-/// The first thing a supervisor says.
+/// The version of the protocol, which a supervisor sends first.
 pub const VERSION: u32 = 1;
 
-/// Nobody has a reason to send more at once.
+/// Larger than any frame that is sent.
 pub const LARGEST_FRAME: usize = 16 << 20;
 
-/// Something that can be written as bytes and read back.
+/// A value with an encoding.
 pub trait Wire: Sized {
     fn put(&self, to: &mut Vec<u8>);
-    /// `None` if the bytes are something else.
+    /// Decodes a value; `None` if the bytes are invalid.
     fn get(from: &mut &[u8]) -> Option<Self>;
 }
 
@@ -69,7 +69,7 @@ impl<T: Wire> Wire for Vec<T> {
 
     fn get(from: &mut &[u8]) -> Option<Self> {
         let length = u32::get(from)? as usize;
-        // Every item takes a byte at least: what cannot be there is not allocated for.
+        // Every item takes at least a byte, so the allocation is bounded by the input.
         let mut items = Vec::with_capacity(length.min(from.len()));
         for _ in 0..length {
             items.push(T::get(from)?);
@@ -131,15 +131,15 @@ macro_rules! messages {
 }
 
 messages! {
-    /// A pod's sandbox, as its supervisor makes it.
+    /// The configuration of a pod's sandbox.
     struct Sandbox {
         /// `CLONE_NEW…` of the namespaces that are the pod's own.
         namespaces: u32,
-        /// Whether containers see each other's processes.
+        /// True if containers see each other's processes.
         shares_processes: bool,
         /// Empty to keep the node's.
         hostname: String,
-        /// Files of `/proc/sys` and what to write into them.
+        /// Files of `/proc/sys` and their values.
         sysctls: Vec<(String, String)>,
         /// `cgroup.procs` files to join.
         cgroups: Vec<String>,
@@ -148,7 +148,7 @@ messages! {
         shared_memory: String,
     }
 
-    /// Something to be seen in a container.
+    /// A mount of a container.
     struct Mount {
         /// A path of the node, a name for virtual file systems, or `shm:` for the pod's shared memory.
         source: String,
@@ -158,11 +158,11 @@ messages! {
         kind: String,
         flags: u64,
         options: String,
-        /// `MS_PRIVATE`, `MS_SLAVE` or `MS_SHARED`, recursive or not; 0 to leave it.
+        /// `MS_PRIVATE`, `MS_SLAVE` or `MS_SHARED`, recursive or not; 0 to keep it.
         propagation: u64,
-        /// A bind mount that is read-only all the way down.
+        /// True for a bind mount that is read-only recursively.
         recursive_read_only: bool,
-        /// The node may refuse it.
+        /// True if the container starts without it when the node refuses it.
         optional: bool,
     }
 
@@ -209,16 +209,16 @@ messages! {
         rows: u16,
     }
 
-    /// A container and everything around its first process.
+    /// A container and its first process.
     struct Container {
         id: String,
-        /// Where its exit is written down.
+        /// The folder in which its exit is recorded.
         folder: String,
-        /// Where its root is put together; only ever seen in its own mount namespace.
+        /// The path of its root, which exists only in its own mount namespace.
         root: String,
-        /// The folder that the lower layers are named from.
+        /// The folder that the paths of lower layers are relative to.
         layers: String,
-        /// Options of the overlay.
+        /// Options of the overlay mount.
         overlay: String,
         read_only: bool,
         mounts: Vec<Mount>,
@@ -228,11 +228,11 @@ messages! {
         read_only_paths: Vec<String>,
         /// `cgroup.procs` files to join.
         cgroups: Vec<String>,
-        /// Folders to remove in the end.
+        /// Folders to remove when it has ended.
         cgroup_folders: Vec<String>,
-        /// Whether it sees its own cgroup as the root.
+        /// True if its own cgroup is the root of its cgroup namespace.
         own_cgroup_namespace: bool,
-        /// Where kills for lack of memory are counted, and the name of the count.
+        /// The file that counts OOM kills, and the name of the field.
         oom_counter: (String, String),
         processes: Processes,
         process: Process,
@@ -244,20 +244,20 @@ messages! {
 
     /// A container that another program starts: an OCI runtime.
     struct Launch {
-        /// The program and its arguments; it ends when the container runs.
+        /// The program and its arguments; it exits when the container runs.
         program: Vec<String>,
-        /// Where it writes the number of the container's first process.
+        /// The file to which it writes the process id of the container's first process.
         pid_file: String,
-        /// Where the pod's shared memory is to be found; empty if the pod uses the node's.
+        /// The path at which the pod's shared memory is mounted for it; empty if the pod uses the node's.
         shared_memory: String,
-        /// Of its root only the image is mounted; everything else is up to the program.
+        /// Of its root only the image is mounted; the rest is left to the program.
         container: Container,
     }
 
-    /// A container that runs, or has just ended.
+    /// A running container, or one that has just exited.
     struct Standing {
         id: String,
-        /// 0 if it has ended.
+        /// 0 if it has exited.
         pid: u32,
         exit: Option<Exit>,
     }
@@ -270,7 +270,7 @@ messages! {
     }
 }
 
-/// Whose processes a container sees.
+/// The process namespace of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Processes {
     /// Its own.
@@ -315,41 +315,41 @@ macro_rules! choices {
 }
 
 choices! {
-    /// What a supervisor is asked. Answers come under the same number, in any order.
+    /// Requests to a supervisor. Answers have the number of their request and come in any order.
     enum Request {
-        /// Start a container. Answered when its process runs, or cannot.
+        /// Starts a container. Answered when its process runs or has failed to start.
         1 Start(Box<Container>),
-        /// Run a process in a container; standard input, output and error come along, unless it has a terminal.
+        /// Runs a process in a container; its standard streams are passed as descriptors, unless it has a terminal.
         2 Exec(Box<(String, Process)>),
-        /// A signal to a container's first process.
+        /// Sends a signal to a container's first process.
         3 Signal((String, i32)),
-        /// A signal to a process that `Exec` under this number started.
+        /// Sends a signal to the process of the `Exec` with this number.
         4 SignalExec((u32, i32)),
-        /// Copy output from now on; two pipes come along, for standard output and error.
+        /// Copies output from now on; two pipes are passed, for standard output and error.
         5 Attach(String),
         6 ReopenLog(String),
-        /// Connect to a port of the pod.
+        /// Connects to a port of the pod.
         7 Dial(u16),
-        /// All containers that run.
+        /// Lists the running containers.
         8 List(u8),
-        /// End everything in the pod, and yourself.
+        /// Ends all processes of the pod and the supervisor.
         9 Stop(u8),
-        /// Have another program start a container. Answered when its process runs, or cannot. A supervisor that does not
-        /// know this was made for a pod that does not need it.
+        /// Has another program start a container. Answered when its process runs or has failed to start. Supervisors of
+        /// older releases, which do not know this request, belong to pods that do not need it.
         10 Launch(Box<Launch>),
     }
 
-    /// What a supervisor says.
+    /// Answers and notifications of a supervisor.
     enum Answer {
-        /// It is done; a process id where there is one, and how many descriptors come along.
+        /// Success; a process id where there is one, and the number of passed descriptors.
         1 Done((u32, u8)),
         2 Failed(String),
         3 Standings(Vec<Standing>),
-        /// A container ended. Its number is 0, it answers nothing.
+        /// A container has exited. A notification: its number is 0.
         4 Exited(Standing),
-        /// A process that `Exec` started ended, under the same number.
+        /// The process of an `Exec` has exited; the number is that of the request.
         5 ExecExited(i32),
-        /// The first thing said on a connection.
+        /// The first message on a connection.
         6 Hello(u32),
     }
 }
@@ -388,11 +388,11 @@ pub fn frame<T: Wire>(number: u32, message: &T) -> Vec<u8> {
     bytes
 }
 
-/// The other side makes no sense.
+/// The peer sent an invalid message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
-/// Takes the first frame off what was received; `None` if it is not all there.
+/// Takes the first frame off the received bytes; `None` if it is incomplete.
 pub fn take_frame<T: Wire>(received: &mut Vec<u8>) -> Result<Option<(u32, T)>, Malformed> {
     let Some(length) = received.first_chunk().map(|bytes| u32::from_le_bytes(*bytes) as usize) else {
         return Ok(None);
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_frames_are_read() {
         let mut received = frame(7, &start());
         received.extend(frame(8, &Request::Dial(80)));
         assert_eq!(take_frame(&mut received), Ok(Some((7, start()))));
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_requests_are_refused() {
         let whole = frame(7, &start());
         for cut in 0..whole.len() {
             assert_eq!(take_frame::<Request>(&mut whole[..cut].to_vec()), Ok(None), "cut at {cut}");

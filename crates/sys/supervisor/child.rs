@@ -1,11 +1,11 @@
-//! What happens between a fork and the program it was forked for. Nothing here returns to the supervisor.
+//! The code between a fork and the program it was forked for. Nothing here returns to the supervisor.
 //!
-//! The order matters everywhere: what needs the node's view comes before the container's root, what needs
-//! privileges before they go, and the filter on system calls as late as those allow.
+//! The order matters everywhere: steps that need the node's view come before the container's root, steps that need
+//! privileges before those are dropped, and the system call filter comes as late as it allows.
 //!
-//! *Invariant:* a process that other processes of the pod can see holds nothing of the node: no directory, no descriptor, no
-//! privilege that the container was not given. A process that joins a process namespace with others in it therefore prepares
-//! everything outside of it, and enters it with a last fork (`descend`) as what it is going to be.
+//! *Invariant:* a process that other processes of the pod can see has no access to the node: no directory, no
+//! descriptor, no privilege that the container does not have. A process that joins a process namespace with others in
+//! it therefore prepares everything outside of it, and enters it with a last fork (`descend`) in its final state.
 
 use std::convert::Infallible;
 use std::fs;
@@ -21,7 +21,7 @@ use crate::{console, masks, root};
 
 pub(crate) type Never = Result<Infallible, String>;
 
-/// What was being done when something failed.
+/// Adds the failed operation to an error.
 pub(crate) trait While<T> {
     fn during(self, what: impl FnOnce() -> String) -> Result<T, String>;
 }
@@ -32,14 +32,14 @@ impl<T> While<T> for io::Result<T> {
     }
 }
 
-/// The system's words for an error, as everybody knows them.
+/// The system's text of an error, without its number.
 pub(crate) fn words(error: &io::Error) -> String {
     let text = error.to_string();
     let plain = text.split(" (os error").next().unwrap_or_default();
     plain[..1].to_lowercase() + &plain[1..]
 }
 
-/// How a process is connected.
+/// The standard streams of a process.
 pub(crate) enum Streams {
     /// Standard input, output and error.
     Pipes([OwnedFd; 3]),
@@ -47,7 +47,7 @@ pub(crate) enum Streams {
     Terminal,
 }
 
-/// What to enter to be in a container that runs.
+/// The namespaces and the root of a running container.
 pub(crate) struct Entrance {
     pub(crate) mounts: OwnedFd,
     pub(crate) cgroups: OwnedFd,
@@ -55,16 +55,16 @@ pub(crate) struct Entrance {
     pub(crate) cgroup_files: Vec<String>,
 }
 
-/// Whose processes a container that starts is to see, if not only its own.
+/// The process namespace that a starting container shares.
 pub(crate) struct Company {
     pub(crate) processes: OwnedFd,
-    /// The mounts of the container whose processes they are; `None` if they are the pod's.
+    /// The mount namespace of the container that owns it; `None` if it is the pod's.
     pub(crate) mounts: Option<OwnedFd>,
 }
 
-/// Sends what became of the start: a terminal, or why it failed. That it ends without a word is success.
+/// Sends the outcome of a start: a terminal, or the error. Closing the socket without a message is success.
 pub(crate) fn report(status: &OwnedFd, text: &[u8], passed: &[OwnedFd]) {
-    // Whoever asked may be gone.
+    // Fails if the supervisor is gone.
     let _ = kernel::send(status.as_fd(), text, passed);
 }
 
@@ -81,14 +81,14 @@ pub(crate) fn container(
     if let Some(target) = company.and_then(|company| company.mounts.as_ref()) {
         copies.extend(root::copies_from_target(plan, target)?);
     }
-    kernel::enter(node, CLONE_NEWNS).during(|| "entering the node's mounts".to_owned())?;
+    kernel::enter(node, CLONE_NEWNS).during(|| "cannot enter the node's mount namespace".to_owned())?;
     copies.extend(root::copies_from_node(plan)?);
     let namespaces = CLONE_NEWNS | if plan.own_cgroup_namespace { CLONE_NEWCGROUP } else { 0 };
-    kernel::unshare(namespaces).during(|| "making namespaces".to_owned())?;
+    kernel::unshare(namespaces).during(|| "cannot create namespaces".to_owned())?;
     // A path of the node.
     kernel::mount("", "/", "", MS_REC | MS_SLAVE, "")
-        .during(|| "parting from the node's mounts".to_owned())?;
-    // Modes are those that are asked for.
+        .during(|| "cannot make the node's mounts rslave".to_owned())?;
+    // Modes are exactly those that are set.
     kernel::set_umask(0);
     let root = root::build(plan, copies)?;
     let has_console = plan.mounts.iter().any(root::has_own_devices);
@@ -102,32 +102,32 @@ pub(crate) fn container(
 /// The program that starts a container, in a mount namespace where the container's image is mounted.
 pub(crate) fn launcher(launch: &Launch, streams: Streams, node: &OwnedFd, status: &OwnedFd) -> Never {
     let plan = &launch.container;
-    kernel::new_session().during(|| "starting a session".to_owned())?;
+    kernel::new_session().during(|| "cannot start a session".to_owned())?;
     let memory = match launch.shared_memory.as_str() {
         "" => None,
         // A path of the node: the pod's own folder.
-        _ => Some(kernel::copy_mount("shm", true).during(|| "copying shared memory".to_owned())?),
+        _ => Some(kernel::copy_mount("shm", true).during(|| "cannot copy shared memory".to_owned())?),
     };
-    kernel::enter(node, CLONE_NEWNS).during(|| "entering the node's mounts".to_owned())?;
-    kernel::unshare(CLONE_NEWNS).during(|| "making namespaces".to_owned())?;
+    kernel::enter(node, CLONE_NEWNS).during(|| "cannot enter the node's mount namespace".to_owned())?;
+    kernel::unshare(CLONE_NEWNS).during(|| "cannot create namespaces".to_owned())?;
     // A path of the node.
     kernel::mount("", "/", "", MS_REC | MS_SLAVE, "")
-        .during(|| "parting from the node's mounts".to_owned())?;
+        .during(|| "cannot make the node's mounts rslave".to_owned())?;
     root::mount_image(plan)?;
     if let Some(memory) = memory {
         let place = &launch.shared_memory;
         // A path of the node.
-        let folder = fs::File::open(place).map(OwnedFd::from).during(|| format!("opening {place}"))?;
-        kernel::attach_mount(&memory, &folder).during(|| "attaching shared memory".to_owned())?;
+        let folder = fs::File::open(place).map(OwnedFd::from).during(|| format!("cannot open {place}"))?;
+        kernel::attach_mount(&memory, &folder).during(|| "cannot attach shared memory".to_owned())?;
     }
-    let root = Root::open(Path::new(&plan.root)).during(|| "opening the root".to_owned())?;
+    let root = Root::open(Path::new(&plan.root)).during(|| "cannot open the root".to_owned())?;
     // A path of the node: the program that starts the container is the node's.
-    std::env::set_current_dir("/").during(|| "changing to the root".to_owned())?;
+    std::env::set_current_dir("/").during(|| "cannot change to the root".to_owned())?;
     connect(&plan.process, streams, &root, false, status)?;
     if plan.process.terminal {
-        kernel::take_terminal().during(|| "taking the terminal".to_owned())?;
+        kernel::take_terminal().during(|| "cannot set the controlling terminal".to_owned())?;
     }
-    kernel::reset_signals().during(|| "resetting signals".to_owned())?;
+    kernel::reset_signals().during(|| "cannot reset signals".to_owned())?;
     let Some(program) = launch.program.first() else { return Err("no runtime specified".to_owned()) };
     let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned();
     let error = kernel::execute(program, &launch.program, &[path]);
@@ -137,32 +137,33 @@ pub(crate) fn launcher(launch: &Launch, streams: Streams, node: &OwnedFd, status
 /// A process that joins a container.
 pub(crate) fn joiner(process: &Process, entrance: &Entrance, streams: Streams, status: &OwnedFd) -> Never {
     let label = begin(&entrance.cgroup_files, process)?;
-    kernel::enter(&entrance.mounts, CLONE_NEWNS).during(|| "entering the container's mounts".to_owned())?;
+    kernel::enter(&entrance.mounts, CLONE_NEWNS)
+        .during(|| "cannot enter the container's mount namespace".to_owned())?;
     kernel::enter(&entrance.cgroups, CLONE_NEWCGROUP)
-        .during(|| "entering the container's cgroups".to_owned())?;
-    let root = Root::open(Path::new("/")).during(|| "opening the root".to_owned())?;
+        .during(|| "cannot enter the container's cgroup namespace".to_owned())?;
+    let root = Root::open(Path::new("/")).during(|| "cannot open the root".to_owned())?;
     connect(process, streams, &root, false, status)?;
     drop(root);
     become_process(process, label, Some(&entrance.processes), status)
 }
 
-/// Leaves the supervisor's session and cgroup. Back comes the file that takes the label of the program to run, if it has one: of
-/// the node's procfs, because the container's may be anything.
+/// Leaves the supervisor's session and cgroup. Returns the file that sets the AppArmor label of the program, if it has
+/// one: of the node's procfs, because the container's may be anything.
 fn begin(cgroups: &[String], process: &Process) -> Result<Option<fs::File>, String> {
-    kernel::set_dumpable(false).during(|| "hiding".to_owned())?;
-    kernel::new_keyring().during(|| "making a keyring".to_owned())?;
-    kernel::new_session().during(|| "starting a session".to_owned())?;
+    kernel::set_dumpable(false).during(|| "cannot make the process non-dumpable".to_owned())?;
+    kernel::new_keyring().during(|| "cannot create a keyring".to_owned())?;
+    kernel::new_session().during(|| "cannot start a session".to_owned())?;
     for file in cgroups {
         // A path of the node.
-        fs::write(file, "0").during(|| format!("joining {file}"))?;
+        fs::write(file, "0").during(|| format!("cannot join {file}"))?;
     }
-    // Some nodes refuse to lower it; that is no reason not to run. A path of the node.
+    // Some nodes refuse to lower it, which is no reason not to run. A path of the node.
     let _ = fs::write("/proc/self/oom_score_adj", process.oom_score_adj.to_string());
     if process.apparmor.is_empty() {
         return Ok(None);
     }
     let file = fs::File::options().write(true).open("/proc/self/attr/exec"); // A path of the node.
-    file.map(Some).during(|| "opening the AppArmor attribute".to_owned())
+    file.map(Some).during(|| "cannot open the AppArmor attribute".to_owned())
 }
 
 fn connect(
@@ -173,7 +174,7 @@ fn connect(
     status: &OwnedFd,
 ) -> Result<(), String> {
     let put = |descriptor: &OwnedFd, place| {
-        kernel::put_in_place(descriptor, place).during(|| "connecting standard streams".to_owned())
+        kernel::put_in_place(descriptor, place).during(|| "cannot connect standard streams".to_owned())
     };
     match streams {
         Streams::Pipes(pipes) => pipes.iter().zip(0..).try_for_each(|(pipe, place)| put(pipe, place)),
@@ -189,7 +190,7 @@ fn connect(
     }
 }
 
-/// Becomes the program, in the process namespace of `company` if there is one.
+/// Executes the program, in the process namespace of `company` if there is one.
 fn become_process(
     process: &Process,
     label: Option<fs::File>,
@@ -197,21 +198,21 @@ fn become_process(
     status: &OwnedFd,
 ) -> Never {
     let cwd = if process.cwd.is_empty() { "/" } else { &process.cwd };
-    // As the image's user it might not be reachable, as root on some file systems it might not be either.
+    // Either the image's user or, on some file systems, root may be unable to enter it.
     let entered = enter_working_directory(cwd);
     for limit in &process.limits {
         let set = kernel::set_limit(limit.resource, limit.soft, limit.hard);
-        set.during(|| format!("setting limit {}", limit.resource))?;
+        set.during(|| format!("cannot set limit {}", limit.resource))?;
     }
     if let Some(mut label) = label {
         let written = label.write_all(format!("exec {}", process.apparmor).as_bytes());
-        written.during(|| format!("taking on AppArmor profile {:?}", process.apparmor))?;
+        written.during(|| format!("cannot apply AppArmor profile {:?}", process.apparmor))?;
     }
     if let Some(company) = company {
-        kernel::enter(company, CLONE_NEWPID).during(|| "entering the process namespace".to_owned())?;
+        kernel::enter(company, CLONE_NEWPID).during(|| "cannot enter the PID namespace".to_owned())?;
     }
-    kernel::close_all_but(&[status.as_raw_fd()]).during(|| "closing descriptors".to_owned())?;
-    kernel::reset_signals().during(|| "resetting signals".to_owned())?;
+    kernel::close_all_but(&[status.as_raw_fd()]).during(|| "cannot close descriptors".to_owned())?;
+    kernel::reset_signals().during(|| "cannot reset signals".to_owned())?;
     kernel::set_umask(process.umask);
     if !process.no_new_privileges {
         confine(process)?;
@@ -221,24 +222,25 @@ fn become_process(
         descend(status)?;
     }
     if process.terminal {
-        kernel::take_terminal().during(|| "taking the terminal".to_owned())?;
+        kernel::take_terminal().during(|| "cannot set the controlling terminal".to_owned())?;
     }
-    // After the last change of identity, which forgets it. Without its supervisor a container has no log and no keeper.
-    kernel::die_with_parent().during(|| "binding to the supervisor".to_owned())?;
+    // After the last change of identity, which clears it. Without its supervisor a container has no log and no init
+    // process.
+    kernel::die_with_parent().during(|| "cannot set the parent-death signal".to_owned())?;
     if entered.is_err() {
-        enter_working_directory(cwd).during(|| format!("changing to {cwd:?}"))?;
+        enter_working_directory(cwd).during(|| format!("cannot change to {cwd:?}"))?;
     }
     let program = find(process)?;
     if process.no_new_privileges {
-        kernel::give_up_new_privileges().during(|| "giving up new privileges".to_owned())?;
+        kernel::give_up_new_privileges().during(|| "cannot set no_new_privs".to_owned())?;
         confine(process)?;
     }
     let error = kernel::execute(&program, &process.args, &process.env);
     Err(format!("exec: {:?}: {}", process.args[0], words(&error)))
 }
 
-/// The directory is found without following a link out of the root, and what was found is checked again: a working directory
-/// outside of the root is a way out of the container.
+/// The directory is opened without following a link out of the root, and the result is checked again: a working
+/// directory outside of the root is a way out of the container.
 fn enter_working_directory(path: &str) -> io::Result<()> {
     let directory = Root::open(Path::new("/"))?.find(path, Links::Inside)?;
     kernel::change_directory(&directory)?;
@@ -248,22 +250,23 @@ fn enter_working_directory(path: &str) -> io::Result<()> {
     }
 }
 
-/// Goes on in the process namespace that was entered; the supervisor is told which process it is from now on, and only then
-/// does it go on.
+/// Continues as a new process in the process namespace that was entered; the supervisor gets its process id before it
+/// continues.
 fn descend(status: &OwnedFd) -> Result<(), String> {
-    let say = || "starting in the process namespace".to_owned();
-    let (told, mut tell) = kernel::pipe().map(|(read, write)| (read, fs::File::from(write))).during(say)?;
-    let pid = kernel::fork_sibling().during(say)?;
+    let during = || "cannot fork into the PID namespace".to_owned();
+    let (told, mut tell) =
+        kernel::pipe().map(|(read, write)| (read, fs::File::from(write))).during(during)?;
+    let pid = kernel::fork_sibling().during(during)?;
     if pid != 0 {
         report(status, &[PROCESS, pid.to_string().as_bytes()].concat(), &[]);
-        // From here on only the other one can say how it goes on. If it is gone, so is what it was to do.
+        // From here on only the new process reports. If it is gone, there is nothing to report.
         let _ = kernel::close_all_but(&[tell.as_raw_fd()]).and_then(|()| tell.write_all(b"."));
         kernel::exit(0);
     }
     drop(tell);
     let mut word = [0];
-    fs::File::from(told).read_exact(&mut word).during(say)?;
-    kernel::new_session().during(|| "starting a session".to_owned())
+    fs::File::from(told).read_exact(&mut word).during(during)?;
+    kernel::new_session().during(|| "cannot start a session".to_owned())
 }
 
 fn confine(process: &Process) -> Result<(), String> {
@@ -271,37 +274,37 @@ fn confine(process: &Process) -> Result<(), String> {
         return Ok(());
     }
     kernel::confine(&process.seccomp, process.seccomp_flags)
-        .during(|| "loading the seccomp profile".to_owned())
+        .during(|| "cannot load the seccomp profile".to_owned())
 }
 
 fn take_identity(process: &Process) -> Result<(), String> {
-    let allowed = kernel::permitted().during(|| "reading capabilities".to_owned())?;
+    let allowed = kernel::permitted().during(|| "cannot read capabilities".to_owned())?;
     drop_bounding(process.bounding, allowed)?;
-    kernel::keep_capabilities().during(|| "keeping capabilities".to_owned())?;
-    kernel::set_groups(&process.groups).during(|| "setting groups".to_owned())?;
-    kernel::set_user(process.uid, process.gid).during(|| format!("becoming user {}", process.uid))?;
+    kernel::keep_capabilities().during(|| "cannot keep capabilities across setuid".to_owned())?;
+    kernel::set_groups(&process.groups).during(|| "cannot set groups".to_owned())?;
+    kernel::set_user(process.uid, process.gid).during(|| format!("cannot set user {}", process.uid))?;
     let effective = process.effective & allowed;
     let inheritable = process.inheritable & allowed;
     kernel::set_capabilities(effective, effective, inheritable)
-        .during(|| "setting capabilities".to_owned())?;
+        .during(|| "cannot set capabilities".to_owned())?;
     for capability in (0..64u32).filter(|bit| process.ambient & allowed & 1 << bit != 0) {
-        kernel::raise_ambient(capability).during(|| format!("raising capability {capability}"))?;
+        kernel::raise_ambient(capability).during(|| format!("cannot raise capability {capability}"))?;
     }
     Ok(())
 }
 
-/// No program that this process becomes has more capabilities than `kept`.
+/// Drops all capabilities but `kept` from the bounding set.
 pub(crate) fn drop_bounding(kept: u64, allowed: u64) -> Result<(), String> {
-    // The kernel knows fewer than there are bits.
+    // The kernel knows fewer capabilities than there are bits.
     let failed = (0..64u32).find(|&capability| {
         kept & 1 << capability == 0
             && kernel::drop_from_bounding(capability).is_err()
             && allowed & 1 << capability != 0
     });
-    failed.map_or(Ok(()), |capability| Err(format!("dropping capability {capability}")))
+    failed.map_or(Ok(()), |capability| Err(format!("cannot drop capability {capability}")))
 }
 
-/// The program's file, as a shell would find it. It is looked for as the container itself, which has nothing of the node by now.
+/// The program's file, as a shell would find it. It is looked up as the container itself, without access to the node.
 fn find(process: &Process) -> Result<String, String> {
     let Some(name) = process.args.first().filter(|name| !name.is_empty()) else {
         return Err("no command specified".to_owned());
@@ -329,7 +332,7 @@ fn is_program(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
-/// Where a descriptor can be reached as a path, while `/proc` is the node's.
+/// A path of a descriptor, while `/proc` is the node's.
 pub(crate) fn path_of(descriptor: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", descriptor.as_raw_fd())
 }

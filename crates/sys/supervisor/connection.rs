@@ -1,4 +1,4 @@
-//! One connection of whoever gives the orders.
+//! One connection of a runtime.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,7 +9,7 @@ use crate::kernel;
 use crate::wire::{self, Answer, Request};
 
 pub(crate) struct Connection {
-    /// Tells connections apart, also when one is gone.
+    /// Identifies the connection, also after it is closed.
     pub(crate) number: u64,
     stream: UnixStream,
     received: Vec<u8>,
@@ -21,7 +21,7 @@ impl Connection {
     pub(crate) fn new(number: u64, stream: UnixStream) -> Connection {
         let (received, passed, outgoing) = (Vec::new(), VecDeque::new(), VecDeque::new());
         let mut connection = Connection { number, stream, received, passed, outgoing };
-        connection.say(0, &Answer::Hello(wire::VERSION), Vec::new());
+        connection.send(0, &Answer::Hello(wire::VERSION), Vec::new());
         connection
     }
 
@@ -30,7 +30,7 @@ impl Connection {
         kernel::awaited(&self.stream, kernel::POLLIN | out)
     }
 
-    /// Reads what there is. `None` when they are gone or make no sense.
+    /// Reads the pending requests. `None` if the connection is closed or a request is invalid.
     pub(crate) fn requests(&mut self) -> Option<Vec<(u32, Request)>> {
         let mut buffer = [0; 16 * 1024];
         let mut passed = Vec::new();
@@ -46,24 +46,24 @@ impl Connection {
             requests.push(request);
         }
         if self.received.is_empty() {
-            // Large requests are rare; their room is not kept.
+            // Large requests are rare; their buffer is not kept.
             self.received = Vec::new();
         }
         Some(requests)
     }
 
-    /// Descriptors that came along, if they all did.
+    /// The passed descriptors, if all of them arrived.
     pub(crate) fn take_passed<const N: usize>(&mut self) -> Option<[OwnedFd; N]> {
         let taken: Vec<OwnedFd> = (0..N).filter_map(|_| self.passed.pop_front()).collect();
         taken.try_into().ok()
     }
 
-    pub(crate) fn say(&mut self, number: u32, answer: &Answer, passed: Vec<OwnedFd>) {
+    pub(crate) fn send(&mut self, number: u32, answer: &Answer, passed: Vec<OwnedFd>) {
         self.outgoing.push_back((wire::frame(number, answer), passed));
         self.flush();
     }
 
-    /// Sends what can be sent now.
+    /// Sends as much as possible without blocking.
     pub(crate) fn flush(&mut self) {
         while let Some((bytes, passed)) = self.outgoing.front_mut() {
             match kernel::send(self.stream.as_fd(), bytes, passed) {
@@ -75,7 +75,7 @@ impl Connection {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // Reading will find out that they are gone.
+                // The next read notices the closed connection.
                 Err(_) => return self.outgoing.clear(),
             }
         }

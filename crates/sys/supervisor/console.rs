@@ -1,4 +1,4 @@
-//! Terminals of containers: made from the container's own `devpts`, which is verified to be one.
+//! Terminals of containers: created from the container's own `devpts`, which is verified to be one.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,14 +12,14 @@ use crate::wire::Process;
 pub(crate) fn open(root: &Root, process: &Process) -> Result<(OwnedFd, OwnedFd), String> {
     let open = || -> io::Result<(OwnedFd, OwnedFd)> {
         let path = "/dev/pts/ptmx";
-        // Looked at before it is opened: opening another device could do anything.
+        // Inspected before it is opened: opening another device could have any effect.
         check(&root.find(path, Links::Refused)?)?;
         let master = root.open_with(path, Links::Refused, O_RDWR | O_NOCTTY)?;
         check(&master)?;
         let peer = kernel::prepare_terminal(&master, process.columns, process.rows)?;
         Ok((master, peer))
     };
-    open().during(|| "opening a terminal".to_owned())
+    open().during(|| "cannot open a terminal".to_owned())
 }
 
 fn check(master: &OwnedFd) -> io::Result<()> {
@@ -27,11 +27,11 @@ fn check(master: &OwnedFd) -> io::Result<()> {
     if is_master { Ok(()) } else { Err(io::Error::other("/dev/pts/ptmx is not one of devpts")) }
 }
 
-/// The terminal is also the container's console. Where a volume is in the place of `/dev`, there is none.
+/// Mounts the terminal as the container's console. Where a volume is mounted at `/dev`, there is none.
 pub(crate) fn mount(root: &Root, peer: &OwnedFd) -> Result<(), String> {
     let mount = || -> io::Result<()> {
         let place = root.file("/dev/console", Links::Refused)?;
         kernel::attach_mount(&kernel::copy_mount_of(peer, false)?, &place)
     };
-    mount().during(|| "mounting the console".to_owned())
+    mount().during(|| "cannot mount the console".to_owned())
 }

@@ -1,6 +1,6 @@
-//! Calls into the kernel that the standard library does not offer. The only unsafe code of the supervisor.
+//! System calls that the standard library does not offer. The only unsafe code of the supervisor.
 //!
-//! Everything goes through one variadic function, with numbers from one table per architecture.
+//! All calls go through one variadic function, with numbers from one table per architecture.
 
 mod identity;
 mod messages;
@@ -110,7 +110,7 @@ const AT_RECURSIVE: u64 = 0x8000;
 type Argument = i64;
 
 /// # Safety
-/// Addresses among the arguments must be valid for what this call does with them.
+/// Addresses among the arguments must be valid for the use that this call makes of them.
 unsafe fn call(number: i64, arguments: [Argument; 6]) -> io::Result<i64> {
     let [a, b, c, d, e, f] = arguments;
     // SAFETY: as the caller promises.
@@ -141,12 +141,13 @@ fn owned(descriptor: i64) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) }
 }
 
-/// Goes on in a new process as in this one: 0 in the child. There is only ever one thread.
+/// Forks: returns 0 in the child. There is only ever one thread.
 pub(crate) fn fork(namespaces: u64) -> io::Result<i32> {
     plain(number::CLONE, [(namespaces | SIGCHLD) as i64, 0, 0, 0, 0, 0]).map(|pid| pid as i32)
 }
 
-/// Goes on in a new process that has this process' parent, in the process namespace that was entered last: 0 in the new one.
+/// Forks a process with this process's parent, in the process namespace that was entered last: returns 0 in the new
+/// process.
 pub(crate) fn fork_sibling() -> io::Result<i32> {
     const CLONE_PARENT: u64 = 0x8000;
     fork(CLONE_PARENT)
@@ -159,7 +160,7 @@ pub(crate) fn exit(code: i32) -> ! {
     }
 }
 
-/// The next child that ended, and its exit code as a shell would say it.
+/// The next exited child, and its exit code in a shell's convention.
 pub(crate) fn reap() -> Option<(i32, i32)> {
     const WITHOUT_WAITING: i64 = 1 | 0x4000_0000;
     let mut status = 0i32;
@@ -194,7 +195,7 @@ fn control(option: i64, value: u64) -> io::Result<()> {
     plain(number::PRCTL, [option, value as i64, 0, 0, 0, 0]).map(drop)
 }
 
-/// Leaves the session keyring of the process that started us, with the keys in it, for an empty one.
+/// Replaces the session keyring of the parent, with the keys in it, by an empty one.
 pub(crate) fn new_keyring() -> io::Result<()> {
     const JOIN_SESSION_KEYRING: i64 = 1;
     match plain(number::KEYCTL, [JOIN_SESSION_KEYRING, 0, 0, 0, 0, 0]) {
@@ -204,7 +205,7 @@ pub(crate) fn new_keyring() -> io::Result<()> {
     }
 }
 
-/// Whether processes of the same user may look into this one.
+/// Sets whether processes of the same user may access this one.
 pub(crate) fn set_dumpable(dumpable: bool) -> io::Result<()> {
     const PR_SET_DUMPABLE: i64 = 4;
     control(PR_SET_DUMPABLE, u64::from(dumpable))
@@ -255,7 +256,7 @@ pub(crate) fn set_umask(mask: u32) {
     let _ = plain(number::UMASK, [i64::from(mask), 0, 0, 0, 0, 0]);
 }
 
-/// Becomes another program.
+/// Executes another program.
 pub(crate) fn execute(path: &str, args: &[String], env: &[String]) -> io::Error {
     let run = || -> io::Result<()> {
         let path = text(path)?;
@@ -273,7 +274,7 @@ pub(crate) fn execute(path: &str, args: &[String], env: &[String]) -> io::Error 
     run().err().unwrap_or_else(|| io::Error::other("it came back"))
 }
 
-/// A descriptor that tells of children that ended, and of requests to terminate.
+/// A descriptor that reports exited children and requests to terminate.
 pub(crate) fn signals() -> io::Result<OwnedFd> {
     const NON_BLOCKING: i64 = 0o4000;
     let mask = 1u64 << (SIGCHLD - 1) | 1u64 << (SIGTERM - 1);
@@ -289,7 +290,7 @@ fn set_mask(mask: u64) -> io::Result<()> {
     unsafe { call(number::RT_SIGPROCMASK, [SET, address(&mask), 0, 8, 0, 0]) }.map(drop)
 }
 
-/// Signals as a fresh process expects them.
+/// Resets signals to the defaults of a new process.
 pub(crate) fn reset_signals() -> io::Result<()> {
     let default = [0u64; 4];
     // SAFETY: the action outlives the call; all zero is the default one.
@@ -297,13 +298,13 @@ pub(crate) fn reset_signals() -> io::Result<()> {
     set_mask(0)
 }
 
-/// Makes every descriptor from `first` on close when another program is run.
+/// Marks every descriptor from `first` on as close-on-exec.
 pub(crate) fn close_on_execute_from(first: RawFd) -> io::Result<()> {
     const CLOEXEC: i64 = 4;
     plain(number::CLOSE_RANGE, [i64::from(first), i64::from(u32::MAX), CLOEXEC, 0, 0, 0]).map(drop)
 }
 
-/// Closes every descriptor from 3 on, but for those that are to be kept.
+/// Closes every descriptor from 3 on, except for those in `kept`.
 pub(crate) fn close_all_but(kept: &[RawFd]) -> io::Result<()> {
     let mut kept: Vec<RawFd> = kept.iter().copied().filter(|&descriptor| descriptor >= 3).collect();
     kept.sort_unstable();
@@ -321,7 +322,7 @@ pub(crate) fn change_directory(directory: &OwnedFd) -> io::Result<()> {
     plain(number::FCHDIR, [i64::from(directory.as_raw_fd()), 0, 0, 0, 0, 0]).map(drop)
 }
 
-/// Whether the working directory can be reached from the root. The kernel says so by how the path begins.
+/// Returns true if the working directory is below the root. The kernel marks other paths with a prefix.
 pub(crate) fn working_directory_is_inside_root() -> io::Result<bool> {
     let mut path = [0u8; 4096];
     // SAFETY: there is room for as many bytes as are named.
@@ -348,7 +349,7 @@ pub(crate) fn wait_for(awaited: &mut [Awaited], milliseconds: Option<u64>) -> io
     }
 }
 
-/// A pipe: where to read, where to write.
+/// A pipe: its read end and its write end.
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0i32; 2];
     // SAFETY: there is room for both ends.
@@ -365,7 +366,7 @@ pub(crate) fn set_non_blocking(descriptor: &OwnedFd) -> io::Result<()> {
     plain(number::FCNTL, [raw, SET, flags | NON_BLOCKING, 0, 0, 0]).map(drop)
 }
 
-/// How many bytes can be read at once.
+/// Number of bytes that can be read at once.
 pub(crate) fn waiting_bytes(descriptor: BorrowedFd<'_>) -> io::Result<usize> {
     const WAITING: i64 = 0x541b;
     let mut count = 0i32;
@@ -375,12 +376,12 @@ pub(crate) fn waiting_bytes(descriptor: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(usize::try_from(count).unwrap_or_default())
 }
 
-/// Puts a descriptor in the place of another, such as standard output.
+/// Replaces a descriptor, such as standard output, by a copy of another.
 pub(crate) fn put_in_place(descriptor: &OwnedFd, place: RawFd) -> io::Result<()> {
     unsafe extern "C" {
         fn dup2(from: i32, to: i32) -> i32;
     }
-    // SAFETY: numbers only; whatever was in the place is meant to go.
+    // SAFETY: numbers only; the replaced descriptor is meant to be closed.
     if unsafe { dup2(descriptor.as_raw_fd(), place) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -412,7 +413,7 @@ pub(crate) fn awaited(descriptor: &impl AsRawFd, wanted: i16) -> Awaited {
     Awaited { descriptor: descriptor.as_raw_fd(), wanted, found: 0 }
 }
 
-/// Takes the signals that were waited for; whether one of them asks to terminate.
+/// Reads the pending signals; returns true if one of them asks to terminate.
 pub(crate) fn take_signals(signals: &OwnedFd) -> bool {
     use std::io::Read;
     let Ok(mut file) = signals.try_clone().map(std::fs::File::from) else { return false };

@@ -1,7 +1,7 @@
-//! Output of containers: written down in the CRI's log format, and copied to whoever is attached.
+//! Output of containers: written in the CRI's log format, and copied to attached clients.
 //!
-//! A line is written as soon as it is read; what does not end yet is written as a part, to be continued. So no
-//! output is held back and none is kept in memory.
+//! A line is written as soon as it is read; an incomplete line is written as a partial entry. So no output is delayed
+//! and none is kept in memory.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,10 +13,10 @@ use crate::child::path_of;
 use crate::kernel;
 use crate::rooted::{self, Links, Root};
 
-/// The size of a part, as other runtimes cut them.
+/// Maximum size of an entry, as in other runtimes.
 const PART: usize = 16 * 1024;
 
-/// So much of the output of a container that ended is read at least, if it is there.
+/// Bytes of the output of an exited container that are read at least, if there are so many.
 const LEAST_DRAINED: usize = 64 * 1024;
 
 /// One output of a container.
@@ -26,14 +26,14 @@ pub(crate) struct Output {
     sinks: Vec<Sink>,
 }
 
-/// Somebody attached, and what could not be written to them yet.
+/// An attached client, and the output that could not be written to it yet.
 struct Sink {
     to: File,
     pending: Vec<u8>,
 }
 
-/// Opens `<logs>/<pod>/<container>/<name>`, or makes it. Pods that can write to the folder of logs must not choose which file
-/// output goes to, nor make the supervisor wait: no link is followed below it, and nothing but a regular file is opened.
+/// Opens or creates `<logs>/<pod>/<container>/<name>`. Pods that can write to the folder of logs must not choose the
+/// file that output goes to, nor block the supervisor: no link is followed below it, and only regular files are opened.
 pub(crate) fn open(path: &str) -> io::Result<File> {
     let mut parts = path.rsplitn(4, '/');
     let within: Vec<&str> = parts.by_ref().take(3).collect();
@@ -56,7 +56,7 @@ impl Output {
         self.sinks.push(Sink { to: to.into(), pending: Vec::new() });
     }
 
-    /// What to read from, unless somebody attached is not keeping up: then the container has to wait.
+    /// The descriptor to read from; `None` while an attached client does not keep up: then the container has to wait.
     pub(crate) fn readable(&self) -> Option<RawFd> {
         self.sinks.iter().all(|sink| sink.pending.is_empty()).then(|| self.from.as_raw_fd())
     }
@@ -72,12 +72,12 @@ impl Output {
         });
     }
 
-    /// Takes what there is. `false` when there will be no more.
+    /// Reads available output. `false` at its end.
     pub(crate) fn pump(&mut self, log: Option<&mut File>) -> bool {
         self.take(log).is_some()
     }
 
-    /// Takes a part of what there is; how much, or `None` when there will be no more.
+    /// Reads a part of the output; returns its length, or `None` at the end.
     fn take(&mut self, log: Option<&mut File>) -> Option<usize> {
         let mut buffer = [0; PART];
         let read = match self.from.read(&mut buffer) {
@@ -89,18 +89,18 @@ impl Output {
             Err(_) => return None,
         };
         if let Some(log) = log {
-            // A full disk costs log lines, never the container.
+            // A full disk costs log lines, but never stops the container.
             let _ = log.write_all(&entries(read, self.name, SystemTime::now()));
         }
         self.sinks.retain_mut(|sink| sink.write(read));
         Some(read.len())
     }
 
-    /// Takes everything that was written before now, however slow attached clients are. What is written from now on does not
-    /// count: another container may have got hold of the output, and write for ever.
+    /// Reads everything that was written before now, however slow attached clients are. Later output is not read:
+    /// another process may have the descriptor and write for ever.
     pub(crate) fn drain(&mut self, mut log: Option<&mut File>) {
         use std::os::fd::AsFd;
-        // What a terminal holds back is not counted by the kernel.
+        // The kernel does not count the buffered output of a terminal.
         let mut left = kernel::waiting_bytes(self.from.as_fd()).unwrap_or(0).max(LEAST_DRAINED);
         while left > 0 {
             let mut awaited =
@@ -118,7 +118,7 @@ impl Output {
 }
 
 impl Sink {
-    /// Whether they still listen.
+    /// Returns false if the client is gone.
     fn write(&mut self, bytes: &[u8]) -> bool {
         if !self.pending.is_empty() {
             self.pending.extend_from_slice(bytes);

@@ -1,12 +1,12 @@
-//! A pod's supervisor: it holds the pod's namespaces, starts its containers, reaps them, writes down how they ended,
-//! and pumps their output into logs. One for every pod, so it is small: one thread, no dependencies, nothing kept
+//! A pod's supervisor: it holds the pod's namespaces, starts its containers, reaps them, records their exits and writes
+//! their output to logs. One runs for every pod, so it is small: one thread, no dependencies, and nothing in memory
 //! that is on disk.
 //!
-//! It does what it is told over its socket and decides nothing: what a container may see and do was worked out by
-//! whoever asks. It goes on when they are gone, and when it is gone, so are its containers.
+//! It carries out the requests on its socket and decides nothing: the runtime computes the privileges of a container.
+//! It keeps running when the runtime exits, and its containers end with it.
 //!
-//! `corten-supervisor FOLDER`: the sandbox is read from standard input; the socket is made in the folder. A word
-//! on standard output says that everything is ready, or why it is not.
+//! `corten-supervisor FOLDER`: the sandbox is read from standard input; the socket is created in the folder. A message
+//! on standard output reports that the sandbox is ready, or the error.
 
 mod child;
 mod connection;
@@ -36,27 +36,27 @@ fn main() -> ExitCode {
             pod.run();
             ExitCode::SUCCESS
         }
-        // The parent of the one that goes on.
+        // The parent of the supervisor.
         Ok(None) => ExitCode::SUCCESS,
         Err(error) => {
-            // Whoever started us may be gone.
+            // Fails if the runtime is gone.
             let _ = writeln!(io::stdout(), "{error}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// `None` in the process that is only there to be waited for.
+/// `None` in the parent, which exits at once.
 fn prepare() -> Result<Option<pod::Pod>, String> {
     let folder = std::env::args().nth(1).ok_or("which folder?")?;
     let mut bytes = Vec::new();
-    io::stdin().read_to_end(&mut bytes).map_err(|error| format!("reading the sandbox: {error}"))?;
-    let sandbox = Sandbox::get(&mut bytes.as_slice()).ok_or("the sandbox makes no sense")?;
-    std::env::set_current_dir(&folder).map_err(|error| format!("changing to {folder}: {error}"))?;
-    if kernel::fork(0).map_err(|error| format!("going into the background: {error}"))? != 0 {
+    io::stdin().read_to_end(&mut bytes).map_err(|error| format!("cannot read the sandbox plan: {error}"))?;
+    let sandbox = Sandbox::get(&mut bytes.as_slice()).ok_or("invalid sandbox configuration")?;
+    std::env::set_current_dir(&folder).map_err(|error| format!("cannot change to {folder}: {error}"))?;
+    if kernel::fork(0).map_err(|error| format!("cannot fork into the background: {error}"))? != 0 {
         return Ok(None);
     }
     let pod = setup::pod(&sandbox)?;
-    setup::say_ready()?;
+    setup::report_ready()?;
     Ok(Some(pod))
 }

@@ -1,8 +1,8 @@
-//! Paths that a container must not see, or must not write.
+//! Paths that are hidden from a container, or read-only for it.
 //!
-//! They are placed while the node's own `/dev/null` is at hand: the container's may be anything. A path that does not exist
-//! needs no mask, because `/proc` and `/sys` were verified to be the kernel's; a mask that cannot be placed fails the
-//! container.
+//! They are mounted while the node's own `/dev/null` can be reached: the container's may be anything. A path that does
+//! not exist needs no mask, because `/proc` and `/sys` were verified to be the kernel's; a mask that cannot be mounted
+//! fails the container.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,15 +15,15 @@ use crate::wire::Container;
 
 pub(crate) fn place(root: &Root, plan: &Container) -> Result<(), String> {
     for path in &plan.masked {
-        mask(root, path).during(|| format!("masking {path}"))?;
+        mask(root, path).during(|| format!("cannot mask {path}"))?;
     }
     for path in &plan.read_only_paths {
-        protect(root, path).during(|| format!("making {path} read-only"))?;
+        protect(root, path).during(|| format!("cannot make {path} read-only"))?;
     }
     Ok(())
 }
 
-/// The kernel's file systems have no links on the way to what is masked; the image's may, and they stay inside.
+/// The kernel's file systems have no links on the way to masked paths; the image's may, and they stay inside.
 fn links_of(path: &str) -> Links {
     let of_kernel = ["/proc", "/sys"].iter().any(|root| Path::new(path).starts_with(root));
     if of_kernel { Links::Refused } else { Links::Inside }
@@ -51,10 +51,10 @@ fn mask(root: &Root, path: &str) -> io::Result<()> {
         true => rooted::file_system(&hidden)? == TMPFS,
         false => rooted::is_character_device(&hidden, 1, 3)?,
     };
-    if is_hidden { Ok(()) } else { Err(io::Error::other("it can still be seen")) }
+    if is_hidden { Ok(()) } else { Err(io::Error::other("it is still visible")) }
 }
 
-/// A mount of the node's `/dev/null`, which is checked to be it.
+/// A mount of the node's `/dev/null`, which is verified.
 fn null_device() -> io::Result<OwnedFd> {
     let null = Root::open(Path::new("/dev"))?.find("null", Links::Refused)?;
     if !rooted::is_character_device(&null, 1, 3)? {

@@ -1,9 +1,9 @@
-//! A container's root: put together in its own mount namespace, so that nothing of it is ever seen on the node and
-//! nothing stays when the last process in it is gone.
+//! A container's root: mounted in its own mount namespace, so that the node never sees it and nothing stays when the
+//! last process in it has exited.
 //!
-//! Neither the image nor the volumes are trusted: every path in them is resolved inside the root (`rooted`) and used as a
-//! descriptor. Everything is mounted before the root is entered, while the node's `/proc` and `/dev` are at hand, because
-//! those of the container may be anything.
+//! Neither the image nor the volumes are trusted: every path in them is resolved inside the root (`rooted`) and used as
+//! a descriptor. Everything is mounted before the root is entered, while the node's `/proc` and `/dev` can be reached,
+//! because those of the container may be anything.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,13 +14,14 @@ use crate::kernel::{self, CLONE_NEWNS, MS_BIND, MS_RDONLY, MS_REMOUNT, MS_SHARED
 use crate::rooted::{self, Links, PROCFS, Root, SYSFS};
 use crate::wire::{Container, Device, Mount, Processes};
 
-/// The source that means the pod's shared memory; it lies in the supervisor's own mount namespace.
+/// The source of the pod's shared memory, which is in the supervisor's own mount namespace.
 pub(crate) const SHARED_MEMORY: &str = "shm:";
 
-/// Where procfs of the process namespace that a pod's containers share lies, in the supervisor's own mount namespace.
+/// The procfs of the pod's shared process namespace, in the supervisor's own mount namespace.
 pub(crate) const SHARED_PROC: &str = "proc";
 
-/// What may be mounted below `/proc`: files that report on the node, which programs such as lxcfs replace. The list is runc's.
+/// Paths below `/proc` that may be mounted over: files that report on the node, which programs such as lxcfs replace.
+/// The list is runc's.
 const ALLOWED_IN_PROC: [&str; 10] = [
     "/proc/cpuinfo",
     "/proc/diskstats",
@@ -34,10 +35,10 @@ const ALLOWED_IN_PROC: [&str; 10] = [
     "/proc/sys/crypto/fips_enabled",
 ];
 
-/// Mounts taken along from another mount namespace, by their place in the plan.
+/// Copies of mounts of another mount namespace, by their index in the plan.
 pub(crate) type Copies = Vec<(usize, OwnedFd)>;
 
-/// What only the pod has: its shared memory, and procfs of the process namespace that its containers share.
+/// Copies of the mounts of the pod: its shared memory, and procfs of its shared process namespace.
 pub(crate) fn copies_from_pod(plan: &Container) -> Result<Copies, String> {
     copies(plan, |mount| match mount.kind.as_str() {
         "" if mount.source == SHARED_MEMORY => Some("shm"),
@@ -46,18 +47,19 @@ pub(crate) fn copies_from_pod(plan: &Container) -> Result<Copies, String> {
     })
 }
 
-/// What must stay connected to the node in both directions has to be copied before we part from it.
+/// Copies of the mounts that stay connected to the node in both directions, made before the namespaces separate.
 pub(crate) fn copies_from_node(plan: &Container) -> Result<Copies, String> {
     copies(plan, |mount| (mount.propagation & MS_SHARED != 0).then_some(&mount.source))
 }
 
-/// Procfs of the container whose process namespace this one shares. Mounting it anew would need a process with all
-/// privileges in that namespace, where the other container's processes could trace it.
+/// A copy of procfs of the container whose process namespace this one shares. Mounting it anew would need a process
+/// with all privileges in that namespace, where the other container's processes could trace it.
 pub(crate) fn copies_from_target(plan: &Container, target: &OwnedFd) -> Result<Copies, String> {
     let Some(place) = plan.mounts.iter().position(|mount| mount.kind == "proc") else {
         return Ok(Vec::new());
     };
-    kernel::enter(target, CLONE_NEWNS).during(|| "entering the target container's mounts".to_owned())?;
+    kernel::enter(target, CLONE_NEWNS)
+        .during(|| "cannot enter the target container's mount namespace".to_owned())?;
     let copy = || -> io::Result<OwnedFd> {
         let proc = Root::open(Path::new("/"))?.find("/proc", Links::Refused)?;
         if !rooted::is_proc_root(&proc)? {
@@ -65,7 +67,7 @@ pub(crate) fn copies_from_target(plan: &Container, target: &OwnedFd) -> Result<C
         }
         kernel::copy_mount_of(&proc, false)
     };
-    Ok(vec![(place, copy().during(|| "copying /proc of the target container".to_owned())?)])
+    Ok(vec![(place, copy().during(|| "cannot copy /proc of the target container".to_owned())?)])
 }
 
 fn copies<'a>(plan: &'a Container, wanted: impl Fn(&'a Mount) -> Option<&'a str>) -> Result<Copies, String> {
@@ -74,66 +76,66 @@ fn copies<'a>(plan: &'a Container, wanted: impl Fn(&'a Mount) -> Option<&'a str>
     sources
         .map(|(place, source)| {
             // A path of the node: a volume's, or one of the pod's own folder.
-            let copy = kernel::copy_mount(source, true).during(|| format!("copying the mount {source:?}"))?;
+            let copy = kernel::copy_mount(source, true).during(|| format!("cannot copy mount {source:?}"))?;
             Ok((place, copy))
         })
         .collect()
 }
 
-/// Mounts the image, where the container's root is to be.
+/// Mounts the image at the path of the container's root.
 pub(crate) fn mount_image(plan: &Container) -> Result<(), String> {
     // A path of the node, and below another path of the node.
-    std::env::set_current_dir(&plan.layers).during(|| format!("changing to {}", plan.layers))?;
+    std::env::set_current_dir(&plan.layers).during(|| format!("cannot change to {}", plan.layers))?;
     // A path of the node.
     kernel::mount("overlay", &plan.root, "overlay", 0, &plan.overlay)
-        .during(|| "mounting the image".to_owned())
+        .during(|| "cannot mount the image".to_owned())
 }
 
-/// Puts the root together.
+/// Mounts the root file system.
 pub(crate) fn build(plan: &Container, mut copies: Copies) -> Result<Root, String> {
     mount_image(plan)?;
-    let root = Root::open(Path::new(&plan.root)).during(|| "opening the root".to_owned())?;
+    let root = Root::open(Path::new(&plan.root)).during(|| "cannot open the root".to_owned())?;
     for (place, one) in plan.mounts.iter().enumerate() {
         let copy =
             copies.iter().position(|(for_place, _)| *for_place == place).map(|at| copies.swap_remove(at).1);
         let mounted = mount(&root, one, copy)
-            .map_err(|error| format!("mounting {:?} at {:?}: {error}", one.source, one.target));
+            .map_err(|error| format!("cannot mount {:?} at {:?}: {error}", one.source, one.target));
         if !one.optional {
             mounted?;
         }
-        // At once, while nothing but ourselves has put anything there. A `/dev` that a volume brings stays as it is.
+        // At once, before anything else can write there. A `/dev` that a volume brings stays as it is.
         if has_own_devices(one) {
             fill_dev(&root, plan)?;
         }
     }
     let cwd = &plan.process.cwd;
-    root.directory(cwd, Links::Inside).during(|| format!("making the working directory {cwd:?}"))?;
+    root.directory(cwd, Links::Inside).during(|| format!("cannot create the working directory {cwd:?}"))?;
     verify(&root, plan)?;
     Ok(root)
 }
 
-/// Makes what was put together the root; the node's is gone then.
+/// Makes the mounted root the root of this process; the node's root is then unreachable.
 pub(crate) fn enter(root: &Root, plan: &Container) -> Result<(), String> {
-    kernel::change_directory(root.descriptor()).during(|| "changing to the root".to_owned())?;
-    kernel::pivot_root_here().during(|| "changing the root".to_owned())?;
-    kernel::detach(".").during(|| "leaving the node's root".to_owned())?;
+    kernel::change_directory(root.descriptor()).during(|| "cannot change to the root".to_owned())?;
+    kernel::pivot_root_here().during(|| "cannot pivot the root".to_owned())?;
+    kernel::detach(".").during(|| "cannot unmount the node's root".to_owned())?;
     // As the container itself: it has no other root now.
-    std::env::set_current_dir("/").during(|| "changing to the root".to_owned())?;
+    std::env::set_current_dir("/").during(|| "cannot change to the root".to_owned())?;
     if plan.read_only {
         // As the container itself.
         let remounted = kernel::mount("", "/", "", MS_BIND | MS_REMOUNT | MS_RDONLY, "");
-        remounted.during(|| "making the root read-only".to_owned())?;
+        remounted.during(|| "cannot make the root read-only".to_owned())?;
     }
     Ok(())
 }
 
-/// Whether a container's `/dev` is the one that is made for it, and not a volume.
+/// Returns true if a container's `/dev` is the default one, and not a volume.
 pub(crate) fn has_own_devices(mount: &Mount) -> bool {
     mount.target == "/dev" && mount.kind == "tmpfs"
 }
 
 fn mount(root: &Root, one: &Mount, copy: Option<OwnedFd>) -> Result<(), String> {
-    let say = |what: &'static str| move || what.to_owned();
+    let during = |what: &'static str| move || what.to_owned();
     if one.target.trim_matches('/').is_empty() {
         return Err("nothing can be mounted over the root".to_owned());
     }
@@ -146,55 +148,56 @@ fn mount(root: &Root, one: &Mount, copy: Option<OwnedFd>) -> Result<(), String> 
         other => other,
     };
     let is_folder = match &copy {
-        Some(copy) => rooted::is_directory(copy).during(say("looking at the source"))?,
+        Some(copy) => rooted::is_directory(copy).during(during("cannot inspect the source"))?,
         None => true,
     };
-    // What a container relies on for its confinement lies where it says, not where the image's links lead.
+    // File systems that the container's confinement relies on are mounted exactly at their targets; links of the image
+    // are refused.
     let links = if is_bind { Links::Inside } else { Links::Refused };
     let place = if is_folder { root.directory(&one.target, links) } else { root.file(&one.target, links) };
-    let place = place.during(say("making the mount point"))?;
+    let place = place.during(during("cannot create the mount point"))?;
     guard_proc(root, one, copy.as_ref(), &place)?;
     let Some(copy) = copy else {
         let mounted = kernel::mount(&one.source, &path_of(&place), &one.kind, one.flags, &one.options);
-        return mounted.during(say("mount"));
+        return mounted.during(during("mount"));
     };
     if is_bind {
-        // Before it can be reached: another container may move the mount point, and then it is not found again.
+        // Before it can be reached: another container may move the mount point, and then it could not be found again.
         restrict(&copy, one)?;
     }
-    kernel::attach_mount(&copy, &place).during(say("attach"))
+    kernel::attach_mount(&copy, &place).during(during("attach"))
 }
 
-/// Makes a mount that is not attached yet what it is to be.
+/// Applies the mount's options before it is attached.
 fn restrict(copy: &OwnedFd, one: &Mount) -> Result<(), String> {
-    let say = |what: &'static str| move || what.to_owned();
+    let during = |what: &'static str| move || what.to_owned();
     // The attributes of mounts have the numbers of the old flags.
     let attributes = one.flags & kernel::MOUNT_ATTR_INERT;
     if attributes != one.flags {
-        return Err(format!("flags {:#x} are not for binds", one.flags));
+        return Err(format!("unsupported flags {:#x} for a bind mount", one.flags));
     }
     if attributes != 0 {
-        kernel::restrict_one_mount(copy, attributes).during(say("restricting it"))?;
+        kernel::restrict_one_mount(copy, attributes).during(during("cannot set its mount options"))?;
     }
     if one.recursive_read_only {
-        kernel::restrict_mount(copy, kernel::MOUNT_ATTR_RDONLY).during(say("making it read-only"))?;
+        kernel::restrict_mount(copy, kernel::MOUNT_ATTR_RDONLY).during(during("cannot make it read-only"))?;
     }
     if one.propagation != 0 {
-        kernel::set_propagation(copy, one.propagation).during(say("setting propagation"))?;
+        kernel::set_propagation(copy, one.propagation).during(during("cannot set propagation"))?;
     }
     Ok(())
 }
 
-/// Keeps volumes away from `/proc`, where they could hide that a path is not masked or fake what the kernel says.
+/// Refuses volumes in `/proc`, where they could hide that a path is not masked or fake the kernel's files.
 fn guard_proc(root: &Root, one: &Mount, copy: Option<&OwnedFd>, place: &OwnedFd) -> Result<(), String> {
-    let say = || "looking at the mount point".to_owned();
+    let during = || "cannot inspect the mount point".to_owned();
     if one.kind.is_empty() && one.target == "/proc" {
-        return match copy.map(rooted::is_proc_root).transpose().during(say)? {
+        return match copy.map(rooted::is_proc_root).transpose().during(during)? {
             Some(true) => Ok(()),
             _ => Err("\"/proc\" cannot be mounted because it is not of type proc".to_owned()),
         };
     }
-    if rooted::file_system(place).during(say)? != PROCFS {
+    if rooted::file_system(place).during(during)? != PROCFS {
         return Ok(());
     }
     let allowed =
@@ -206,17 +209,18 @@ fn guard_proc(root: &Root, one: &Mount, copy: Option<&OwnedFd>, place: &OwnedFd)
     }
 }
 
-/// Checks, when everything is mounted, that the kernel's own file systems are where the container's confinement expects them.
+/// Verifies, when everything is mounted, that the kernel's own file systems are where the container's confinement
+/// expects them.
 fn verify(root: &Root, plan: &Container) -> Result<(), String> {
     for (kind, target, expected) in [("proc", "/proc", PROCFS), ("sysfs", "/sys", SYSFS)] {
         let planned = |mount: &Mount| mount.target == target && (mount.kind == kind || kind == "proc");
         if !plan.mounts.iter().any(planned) {
             continue;
         }
-        let say = || format!("verifying {target}");
-        let found = root.find(target, Links::Refused).during(say)?;
-        if rooted::file_system(&found).during(say)? != expected {
-            return Err(format!("verifying {target}: it is not {kind}"));
+        let during = || format!("cannot verify {target}");
+        let found = root.find(target, Links::Refused).during(during)?;
+        if rooted::file_system(&found).during(during)? != expected {
+            return Err(format!("cannot verify {target}: it is not {kind}"));
         }
     }
     Ok(())
@@ -224,14 +228,14 @@ fn verify(root: &Root, plan: &Container) -> Result<(), String> {
 
 fn fill_dev(root: &Root, plan: &Container) -> Result<(), String> {
     for device in &plan.devices {
-        make_device(root, device).during(|| format!("making device {}", device.path))?;
+        make_device(root, device).during(|| format!("cannot create device {}", device.path))?;
     }
     for (target, path) in &plan.links {
         let (folder, name) = rooted::split(path);
-        let folder = root.directory(folder, Links::Refused).during(|| format!("making {path}"))?;
+        let folder = root.directory(folder, Links::Refused).during(|| format!("cannot create {path}"))?;
         match kernel::make_link_at(target, &folder, name) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(format!("linking {path}: {error}"));
+                return Err(format!("cannot link {path}: {error}"));
             }
             _ => {}
         }
@@ -239,7 +243,7 @@ fn fill_dev(root: &Root, plan: &Container) -> Result<(), String> {
     Ok(())
 }
 
-/// A device that is there already stays as it is, if it is the same; anything else in its place is refused.
+/// An existing device is kept if it is the same; any other file in its place is refused.
 fn make_device(root: &Root, device: &Device) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt;
     const KIND: u32 = 0o170_000;

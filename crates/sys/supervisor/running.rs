@@ -1,4 +1,4 @@
-//! A container or process that was started: its streams, and what is told about it.
+//! Started containers and processes: their streams and state.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -10,35 +10,35 @@ use crate::kernel;
 use crate::log::{self, Output};
 use crate::wire::{Container, Exit};
 
-/// Who asked for something: the connection, and the number of the request.
+/// A request: its connection and its number.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Asker {
+pub(crate) struct RequestId {
     pub(crate) connection: u64,
     pub(crate) number: u32,
 }
 
-/// A start that has not come out yet.
+/// A start without an outcome yet.
 pub(crate) struct Starting {
-    pub(crate) asker: Asker,
+    pub(crate) request_id: RequestId,
     status: OwnedFd,
-    /// The process that was started. What it says is true; what goes on for it may be in the hands of a container.
+    /// The process that was forked. Its messages are trusted; those of its successor may come from a container.
     starter: i32,
     terminal: Option<OwnedFd>,
-    /// The process that goes on for the one that was started, once it is known.
+    /// The process that succeeds the forked one, once it is known.
     process: Option<i32>,
-    /// Whether that was said. It is said once.
+    /// True if the successor was reported, which happens once.
     goes_on: bool,
-    /// Why it failed, if it did. It is answered when the process is gone, and with it what it had mounted.
+    /// The error, if the start failed. It is answered when the process is gone, and its mounts with it.
     pub(crate) failure: Option<String>,
 }
 
-/// What is said along with a terminal. What begins neither with this nor with [`PROCESS`] is why the start failed.
+/// The message with a terminal. A message that begins neither with this nor with [`PROCESS`] is the error of the start.
 pub(crate) const TERMINAL: &[u8] = b"\0terminal";
 
-/// What is said before the number of the process that goes on for the one that was started.
+/// The prefix of the message with the process id of the successor.
 pub(crate) const PROCESS: &[u8] = b"\0process ";
 
-/// How a start came out.
+/// The outcome of a start.
 pub(crate) enum Outcome {
     Pending,
     Started(Option<OwnedFd>),
@@ -46,15 +46,15 @@ pub(crate) enum Outcome {
 }
 
 impl Starting {
-    pub(crate) fn new(asker: Asker, status: OwnedFd, starter: i32) -> Starting {
-        Starting { asker, status, starter, terminal: None, process: None, goes_on: false, failure: None }
+    pub(crate) fn new(request_id: RequestId, status: OwnedFd, starter: i32) -> Starting {
+        Starting { request_id, status, starter, terminal: None, process: None, goes_on: false, failure: None }
     }
 
     pub(crate) fn awaited(&self) -> kernel::Awaited {
         kernel::awaited(&self.status, kernel::POLLIN)
     }
 
-    /// The process that goes on for the one that was started, if it is newly known.
+    /// The successor of the forked process, if it is newly known.
     pub(crate) fn take_process(&mut self) -> Option<i32> {
         self.process.take()
     }
@@ -67,11 +67,11 @@ impl Starting {
         loop {
             let mut passed = Vec::new();
             let received = kernel::receive_from(self.status.as_fd(), &mut text, &mut passed);
-            // Processes that the container may trace have the socket too. They can say that they failed, and nothing else.
+            // Processes that the container may trace have the socket too. They can report a failure, and nothing else.
             let trusted = |sender| sender == Some(self.starter) && !self.goes_on;
             match received {
                 Ok((0, None)) => return Outcome::Started(self.terminal.take()),
-                // A terminal came along; how it goes on is still to be told.
+                // A terminal was passed; the outcome is still to come.
                 Ok((length, sender)) if trusted(sender) && text[..length] == *TERMINAL => {
                     self.terminal = passed.pop();
                 }
@@ -93,22 +93,22 @@ impl Starting {
 /// A process that joined a container.
 pub(crate) struct Joined {
     pub(crate) pid: i32,
-    pub(crate) asker: Asker,
+    pub(crate) request_id: RequestId,
     pub(crate) starting: Option<Starting>,
 }
 
-/// A container that was started and has not ended.
+/// A container that was started and has not exited.
 pub(crate) struct Running {
     pub(crate) id: String,
     pub(crate) pid: i32,
     pub(crate) starting: Option<Starting>,
-    /// Where the program that starts it says which process is its first, if there is such a program.
+    /// The file in which the program that starts it writes the process id, if there is such a program.
     pub(crate) pid_file: Option<String>,
-    /// Who waits for that program.
-    pub(crate) launching: Option<Asker>,
+    /// The request that waits for that program.
+    pub(crate) launching: Option<RequestId>,
     pub(crate) cgroups: Vec<String>,
     outputs: Vec<Output>,
-    /// Where to write its input: a pipe, or the terminal.
+    /// The write end of its input: a pipe, or the terminal.
     input: Option<OwnedFd>,
     input_once: bool,
     has_terminal: bool,
@@ -120,11 +120,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Makes its streams; the other ends are the process'.
+    /// Creates its streams; the other ends are for the process.
     pub(crate) fn prepare(plan: &Container) -> Result<(Running, Streams), String> {
         let log = match plan.log.as_str() {
             "" => None,
-            path => Some(log::open(path).during(|| format!("opening the log {path:?}"))?),
+            path => Some(log::open(path).during(|| format!("cannot open the log {path:?}"))?),
         };
         let mut running = Running {
             id: plan.id.clone(),
@@ -146,7 +146,7 @@ impl Running {
         if plan.process.terminal {
             return Ok((running, Streams::Terminal));
         }
-        let pipe = || kernel::pipe().during(|| "making a pipe".to_owned());
+        let pipe = || kernel::pipe().during(|| "cannot create a pipe".to_owned());
         let ((out, out_end), (err, err_end)) = (pipe()?, pipe()?);
         running.outputs = vec![Output::new(out, "stdout"), Output::new(err, "stderr")];
         let input_end = if plan.stdin {
@@ -154,12 +154,12 @@ impl Running {
             running.input = Some(input);
             input_end
         } else {
-            File::open("/dev/null").map(OwnedFd::from).during(|| "opening /dev/null".to_owned())?
+            File::open("/dev/null").map(OwnedFd::from).during(|| "cannot open /dev/null".to_owned())?
         };
         Ok((running, Streams::Pipes([input_end, out_end, err_end])))
     }
 
-    /// What starts it runs; with a terminal, this is its master.
+    /// Called when its starting process runs; with a terminal, this is its master.
     pub(crate) fn connected(&mut self, terminal: Option<OwnedFd>) -> io::Result<()> {
         self.starting = None;
         if let Some(terminal) = terminal {
@@ -175,13 +175,13 @@ impl Running {
         text.trim().parse().ok().filter(|pid| *pid > 0)
     }
 
-    /// It runs.
+    /// Records that it runs.
     pub(crate) fn started(&self) -> io::Result<()> {
         let started = format!("{} {}\n", self.pid, now());
         fs::write(format!("{}/started", self.folder), started)
     }
 
-    /// Copies output from now on; what to write input to comes back, if there is an input.
+    /// Copies output from now on; returns the write end of its input, if it has one.
     pub(crate) fn attach(&mut self, sinks: [OwnedFd; 2]) -> io::Result<Option<OwnedFd>> {
         for (output, sink) in self.outputs.iter_mut().zip(sinks) {
             kernel::set_non_blocking(&sink)?;
@@ -207,7 +207,7 @@ impl Running {
         }
     }
 
-    /// Moves what can be moved; `ready` are the descriptors that can.
+    /// Copies available output; `ready` are the readable descriptors.
     pub(crate) fn pump(&mut self, ready: &[i32]) {
         let log = &mut self.log;
         self.outputs.retain_mut(|output| {
@@ -221,7 +221,7 @@ impl Running {
         });
     }
 
-    /// It ended: whatever it left behind goes, its last words are logged, and its end is written down.
+    /// Handles its exit: remaining processes are killed, remaining output is logged, and the exit is recorded.
     pub(crate) fn end(mut self, code: i32) -> Exit {
         self.kill_leftovers();
         for output in &mut self.outputs {
@@ -230,22 +230,22 @@ impl Running {
         let exit = Exit { code, out_of_memory: self.ran_out_of_memory(), at: now() };
         let text = format!("{} {} {}\n", exit.code, u8::from(exit.out_of_memory), exit.at);
         let (new, place) = (format!("{}/exit.new", self.folder), format!("{}/exit", self.folder));
-        // If the disk takes nothing, whoever listens is still told.
+        // On a full disk the runtime is still notified.
         let _ = fs::write(&new, text).and_then(|()| fs::rename(new, place));
         for folder in &self.cgroup_folders {
-            // What cannot go yet goes when the container is removed.
+            // A cgroup that is still busy is removed with the container.
             let _ = fs::remove_dir(folder);
         }
         exit
     }
 
-    /// Processes that outlive the first one, because they share a process namespace. They may be making new ones as fast as they
-    /// are killed.
+    /// Kills processes that outlive the first one, because they share a process namespace. They may fork as fast as
+    /// they are killed.
     fn kill_leftovers(&self) {
         const ROUNDS: usize = 100;
         for file in &self.cgroups {
             let all_at_once = file.replace("cgroup.procs", "cgroup.kill");
-            // Version 2 alone has it.
+            // Only version 2 has it.
             if all_at_once != *file
                 && File::options().write(true).open(all_at_once).and_then(|mut f| f.write_all(b"1")).is_ok()
             {
@@ -260,7 +260,7 @@ impl Running {
                     break;
                 }
                 for pid in pids {
-                    // It may have ended just now.
+                    // Fails if it has just exited.
                     let _ = kernel::kill(pid, kernel::SIGKILL);
                 }
             }

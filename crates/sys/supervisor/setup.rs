@@ -1,4 +1,4 @@
-//! Makes the sandbox: cgroup, namespaces, what the pod's containers share.
+//! Creates the sandbox: cgroup, namespaces, and the resources that the pod's containers share.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -18,60 +18,61 @@ use crate::wire::Sandbox;
 
 const CLONE_NEWNET: u64 = 0x4000_0000;
 
-/// Who the first process of a shared process namespace is: the user that upstream's pause container runs as.
-const KEEPER: u32 = 65_535;
+/// The user of the init process of a shared process namespace: that of upstream's pause container.
+const INIT_USER: u32 = 65_535;
 
 pub(crate) fn pod(sandbox: &Sandbox) -> Result<Pod, String> {
-    kernel::new_session().during(|| "starting a session".to_owned())?;
-    kernel::close_on_execute_from(3).during(|| "closing descriptors".to_owned())?;
-    kernel::set_dumpable(false).during(|| "hiding".to_owned())?;
-    kernel::new_keyring().during(|| "making a keyring".to_owned())?;
-    // Files are for the node's administrator, whatever the process that started us left us.
+    kernel::new_session().during(|| "cannot start a session".to_owned())?;
+    kernel::close_on_execute_from(3).during(|| "cannot close descriptors".to_owned())?;
+    kernel::set_dumpable(false).during(|| "cannot make the process non-dumpable".to_owned())?;
+    kernel::new_keyring().during(|| "cannot create a keyring".to_owned())?;
+    // Files are for the node's administrator, whatever umask was inherited.
     kernel::set_umask(0o027);
-    // A name for people; nothing depends on it.
+    // A name for process lists; nothing depends on it.
     let _ = kernel::set_name(c"corten-pod");
     for file in &sandbox.cgroups {
-        fs::write(file, "0").during(|| format!("joining {file}"))?;
+        fs::write(file, "0").during(|| format!("cannot join {file}"))?;
     }
     // Some nodes refuse to lower it.
     let _ = fs::write("/proc/self/oom_score_adj", sandbox.oom_score_adj.to_string());
-    kernel::adopt_orphans().during(|| "adopting orphans".to_owned())?;
-    let signals = kernel::signals().during(|| "listening to signals".to_owned())?;
+    kernel::adopt_orphans().during(|| "cannot become a subreaper".to_owned())?;
+    let signals = kernel::signals().during(|| "cannot create a signalfd".to_owned())?;
     let listener = listen()?;
-    let node_mounts = File::open("/proc/self/ns/mnt").during(|| "opening the node's mounts".to_owned())?;
+    let node_mounts =
+        File::open("/proc/self/ns/mnt").during(|| "cannot open the node's mount namespace".to_owned())?;
     enter_namespaces(sandbox)?;
-    let keeper = if sandbox.shares_processes { Some(keep_processes()?) } else { None };
-    Ok(Pod::new(listener, signals, node_mounts.into(), keeper))
+    let init = if sandbox.shares_processes { Some(start_init()?) } else { None };
+    Ok(Pod::new(listener, signals, node_mounts.into(), init))
 }
 
 fn listen() -> Result<UnixListener, String> {
-    // The name is short whatever the folder's is: we are in it.
-    let listener = UnixListener::bind("socket").during(|| "making the socket".to_owned())?;
+    // A relative path is short, whatever the folder's path is.
+    let listener = UnixListener::bind("socket").during(|| "cannot create the socket".to_owned())?;
     fs::set_permissions("socket", fs::Permissions::from_mode(0o600))
-        .during(|| "guarding the socket".to_owned())?;
-    listener.set_nonblocking(true).during(|| "preparing the socket".to_owned())?;
+        .during(|| "cannot restrict the mode of the socket".to_owned())?;
+    listener.set_nonblocking(true).during(|| "cannot make the socket non-blocking".to_owned())?;
     Ok(listener)
 }
 
 fn enter_namespaces(sandbox: &Sandbox) -> Result<(), String> {
     let namespaces = u64::from(sandbox.namespaces);
-    kernel::unshare(namespaces | CLONE_NEWNS).during(|| "making namespaces".to_owned())?;
+    kernel::unshare(namespaces | CLONE_NEWNS).during(|| "cannot create namespaces".to_owned())?;
     kernel::mount("", "/", "", MS_REC | MS_SLAVE, "")
-        .during(|| "parting from the node's mounts".to_owned())?;
+        .during(|| "cannot make the node's mounts rslave".to_owned())?;
     if !sandbox.shared_memory.is_empty() {
-        fs::create_dir_all("shm").during(|| "making shared memory".to_owned())?;
+        fs::create_dir_all("shm").during(|| "cannot create shared memory".to_owned())?;
         let flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
         let mounted = kernel::mount("shm", "shm", "tmpfs", flags, &sandbox.shared_memory);
-        mounted.during(|| "mounting shared memory".to_owned())?;
+        mounted.during(|| "cannot mount shared memory".to_owned())?;
     }
     if namespaces & CLONE_NEWNET != 0 {
-        kernel::bring_loopback_up().during(|| "bringing loopback up".to_owned())?;
+        kernel::bring_loopback_up().during(|| "cannot set up the loopback interface".to_owned())?;
     }
     if !sandbox.hostname.is_empty() {
-        kernel::set_hostname(&sandbox.hostname).during(|| "setting the hostname".to_owned())?;
+        kernel::set_hostname(&sandbox.hostname).during(|| "cannot set the hostname".to_owned())?;
     }
     for (name, value) in &sandbox.sysctls {
-        set_sysctl(name, value).during(|| format!("setting sysctl {name:?} to {value:?}"))?;
+        set_sysctl(name, value).during(|| format!("cannot set sysctl {name:?} to {value:?}"))?;
     }
     Ok(())
 }
@@ -85,83 +86,90 @@ fn set_sysctl(name: &str, value: &str) -> io::Result<()> {
     File::from(file).write_all(value.as_bytes())
 }
 
-/// The first process of a process namespace that the containers share: it adopts and reaps. Containers see it, and those
-/// that may trace others can look into it. So it holds nothing: its root is empty, it has no descriptor that leads
-/// anywhere, no capability, and a user of its own.
-fn keep_processes() -> Result<i32, String> {
-    fs::create_dir_all(SHARED_PROC).during(|| "making /proc of the pod".to_owned())?;
-    fs::create_dir_all("empty").during(|| "making an empty root".to_owned())?;
-    let (status, theirs) = kernel::socket_pair().during(|| "making a socket".to_owned())?;
-    let pid = kernel::fork(CLONE_NEWPID).during(|| "making a process namespace".to_owned())?;
+/// Starts the init process of the shared process namespace: it adopts and reaps. Containers see it, and those that may
+/// trace others can access it. So it has access to nothing: its root is empty, it has no useful descriptor, no
+/// capability, and a user of its own.
+fn start_init() -> Result<i32, String> {
+    fs::create_dir_all(SHARED_PROC).during(|| "cannot create /proc of the pod".to_owned())?;
+    fs::create_dir_all("empty").during(|| "cannot create an empty root".to_owned())?;
+    let (status, theirs) = kernel::socket_pair().during(|| "cannot create a socket".to_owned())?;
+    let pid = kernel::fork(CLONE_NEWPID).during(|| "cannot create a PID namespace".to_owned())?;
     if pid == 0 {
-        let Err(error) = keep(&theirs);
+        let Err(error) = run_init(&theirs);
         report(&theirs, error.as_bytes(), &[]);
         kernel::exit(1);
     }
     drop(theirs);
     kernel::wait_for(&mut [kernel::awaited(&status, kernel::POLLIN)], None)
-        .during(|| "waiting for the process namespace".to_owned())?;
-    let mut said = [0; 1024];
-    let length = kernel::receive(status.as_fd(), &mut said, &mut Vec::new()).unwrap_or_default();
-    match &said[..length] {
+        .during(|| "cannot wait for the PID namespace".to_owned())?;
+    let mut message = [0; 1024];
+    let length = kernel::receive(status.as_fd(), &mut message, &mut Vec::new()).unwrap_or_default();
+    match &message[..length] {
         READY => Ok(pid),
-        why => Err(format!("making a process namespace: {}", String::from_utf8_lossy(why))),
+        why => Err(format!("cannot create a PID namespace: {}", String::from_utf8_lossy(why))),
     }
 }
 
 const READY: &[u8] = b"ready";
 
-fn keep(status: &OwnedFd) -> Never {
+fn run_init(status: &OwnedFd) -> Never {
     let strict = MS_NOSUID | MS_NODEV | MS_NOEXEC;
     // In the supervisor's mount namespace, from where containers copy it.
-    kernel::mount("proc", SHARED_PROC, "proc", strict, "").during(|| "mounting /proc".to_owned())?;
-    kernel::unshare(CLONE_NEWNS).during(|| "making a mount namespace".to_owned())?;
+    kernel::mount("proc", SHARED_PROC, "proc", strict, "").during(|| "cannot mount /proc".to_owned())?;
+    kernel::unshare(CLONE_NEWNS).during(|| "cannot create a mount namespace".to_owned())?;
     kernel::mount("", "/", "", MS_REC | MS_PRIVATE, "")
-        .during(|| "parting from the pod's mounts".to_owned())?;
+        .during(|| "cannot make the pod's mounts private".to_owned())?;
     let options = "mode=0555,nr_inodes=1,size=4k";
     kernel::mount("empty", "empty", "tmpfs", strict | MS_RDONLY, options)
-        .during(|| "mounting an empty root".to_owned())?;
-    std::env::set_current_dir("empty").during(|| "changing to the empty root".to_owned())?;
-    kernel::pivot_root_here().during(|| "changing the root".to_owned())?;
-    kernel::detach(".").during(|| "leaving the node's root".to_owned())?;
-    std::env::set_current_dir("/").during(|| "changing to the empty root".to_owned())?;
-    let signals = kernel::signals().during(|| "listening to signals".to_owned())?;
+        .during(|| "cannot mount an empty root".to_owned())?;
+    std::env::set_current_dir("empty").during(|| "cannot change to the empty root".to_owned())?;
+    kernel::pivot_root_here().during(|| "cannot pivot the root".to_owned())?;
+    kernel::detach(".").during(|| "cannot unmount the node's root".to_owned())?;
+    std::env::set_current_dir("/").during(|| "cannot change to the empty root".to_owned())?;
+    let signals = kernel::signals().during(|| "cannot create a signalfd".to_owned())?;
     let kept = [signals.as_raw_fd(), status.as_raw_fd()];
-    kernel::close_all_but(&kept).during(|| "closing descriptors".to_owned())?;
-    // Standard streams are the supervisor's; a socket that leads to this process alone takes their places.
-    let (nothing, _) = kernel::socket_pair().during(|| "making a socket".to_owned())?;
-    (0..3).try_for_each(|place| kernel::put_in_place(&nothing, place)).during(|| "letting go".to_owned())?;
+    kernel::close_all_but(&kept).during(|| "cannot close descriptors".to_owned())?;
+    // Its standard streams are the supervisor's; a socket that leads only to this process replaces them.
+    let (nothing, _) = kernel::socket_pair().during(|| "cannot create a socket".to_owned())?;
+    (0..3)
+        .try_for_each(|place| kernel::put_in_place(&nothing, place))
+        .during(|| "cannot redirect standard streams".to_owned())?;
     drop(nothing);
-    drop_bounding(0, kernel::permitted().during(|| "reading capabilities".to_owned())?)?;
-    kernel::set_groups(&[]).during(|| "leaving groups".to_owned())?;
-    kernel::set_user(KEEPER, KEEPER).during(|| "giving up privileges".to_owned())?;
-    kernel::set_capabilities(0, 0, 0).during(|| "giving up privileges".to_owned())?;
-    kernel::give_up_new_privileges().during(|| "giving up privileges".to_owned())?;
-    kernel::set_dumpable(false).during(|| "hiding".to_owned())?;
-    kernel::die_with_parent().during(|| "binding to the supervisor".to_owned())?;
+    drop_bounding(0, kernel::permitted().during(|| "cannot read capabilities".to_owned())?)?;
+    kernel::set_groups(&[]).during(|| "cannot clear supplementary groups".to_owned())?;
+    kernel::set_user(INIT_USER, INIT_USER).during(|| "cannot drop privileges".to_owned())?;
+    kernel::set_capabilities(0, 0, 0).during(|| "cannot drop privileges".to_owned())?;
+    kernel::give_up_new_privileges().during(|| "cannot drop privileges".to_owned())?;
+    kernel::set_dumpable(false).during(|| "cannot make the process non-dumpable".to_owned())?;
+    kernel::die_with_parent().during(|| "cannot set the parent-death signal".to_owned())?;
     report(status, READY, &[]);
-    kernel::close_all_but(&[signals.as_raw_fd()]).during(|| "closing descriptors".to_owned())?;
-    // A container that may trace it could have it do anything that it may do itself.
-    kernel::confine_to_waiting().during(|| "giving up system calls".to_owned())?;
+    kernel::close_all_but(&[signals.as_raw_fd()]).during(|| "cannot close descriptors".to_owned())?;
+    // A container that may trace it could make it do anything that it may do itself.
+    kernel::confine_to_waiting().during(|| "cannot load the seccomp filter".to_owned())?;
     loop {
         let mut awaited = [kernel::awaited(&signals, kernel::POLLIN)];
-        kernel::wait_for(&mut awaited, None).during(|| "waiting for signals".to_owned())?;
+        kernel::wait_for(&mut awaited, None).during(|| "cannot wait for signals".to_owned())?;
         kernel::take_signals(&signals);
         while kernel::reap().is_some() {}
     }
 }
 
-/// Says that everything is ready and lets go of who started us.
-pub(crate) fn say_ready() -> Result<(), String> {
+/// Reports that the sandbox is ready and detaches from the runtime.
+pub(crate) fn report_ready() -> Result<(), String> {
     let mut out = io::stdout();
-    writeln!(out, "ready").and_then(|()| out.flush()).during(|| "saying that all is ready".to_owned())?;
-    let_go()
+    writeln!(out, "ready").and_then(|()| out.flush()).during(|| "cannot report readiness".to_owned())?;
+    detach_standard_streams()
 }
 
-/// Whoever started us waits for our standard streams to close.
-fn let_go() -> Result<(), String> {
-    let nothing =
-        File::options().read(true).write(true).open("/dev/null").during(|| "opening /dev/null".to_owned())?;
+/// The runtime waits for our standard streams to close.
+fn detach_standard_streams() -> Result<(), String> {
+    let nothing = File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .during(|| "cannot open /dev/null".to_owned())?;
     let nothing = OwnedFd::from(nothing);
-    (0..3).try_for_each(|place| kernel::put_in_place(&nothing, place)).during(|| "letting go".to_owned())
+    (0..3)
+        .try_for_each(|place| kernel::put_in_place(&nothing, place))
+        .during(|| "cannot redirect standard streams".to_owned())
 }

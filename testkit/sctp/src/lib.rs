@@ -1,8 +1,10 @@
-//! The first exchange of an SCTP association (RFC 9260), for tests of what leads and judges packets: many kernels pass
-//! SCTP on, translate and track it, but do not speak it themselves.
+//! The first exchange of an SCTP association (RFC 9260), for tests of routing and filtering: many kernels forward,
+//! translate and track SCTP, but have no SCTP sockets.
 //!
-//! A server answers INIT with INIT ACK, and says in the cookie who it is and whom it sees. That is as far as it goes:
-//! there are no retransmissions and no data. Sockets are raw, made where they are asked for, and may be used anywhere.
+//! A server answers INIT with INIT ACK, and sends its name and the client's address in the cookie. There are no
+//! retransmissions and no data. Sockets are raw; they belong to the namespace in which they are created, and may be
+//! used
+//! anywhere.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -16,14 +18,14 @@ const SCTP: i32 = 132;
 const HEAD: usize = 12;
 const INIT: u8 = 1;
 const INIT_ACK: u8 = 2;
-/// What the chunks of both begin with: type, flags, length, tag, window, streams out and in, first number.
+/// The common fields of both chunks: type, flags, length, tag, window, streams out and in, first number.
 const CHUNK: usize = 20;
 const COOKIE: u16 = 7;
 
-/// Each association is from a port of its own, so that none is taken for another.
+/// Each association has a source port of its own, so that none is taken for another.
 static PORT: AtomicU16 = AtomicU16::new(40_000);
 
-/// Answers who asks for an association at a port.
+/// Answers requests for associations at a port.
 pub struct Server {
     socket: UdpSocket,
     port: u16,
@@ -36,7 +38,7 @@ impl Server {
         Ok(Server { socket: OwnedFd::from(socket).into(), port: address.port() })
     }
 
-    /// Says `name` and the address that it sees to everybody, as long as it can.
+    /// Answers every request with `name` and the client's address, until the socket fails.
     pub fn serve(self, name: &str) {
         while let Ok((packet, from)) = receive(&self.socket) {
             let Some(asked) = Packet::read(&packet).filter(|packet| packet.kind == INIT) else { continue };
@@ -44,14 +46,14 @@ impl Server {
                 let cookie = format!("{name} {from}");
                 let answer =
                     Packet { from: self.port, to: asked.from, kind: INIT_ACK, tag: asked.own, own: 1 };
-                // Who asked is gone, or may not be answered: it is for them to notice.
+                // The client may be gone or unreachable; it notices that itself.
                 let _ = self.socket.send_to(&answer.write(&cookie), SocketAddr::new(from, 0));
             }
         }
     }
 }
 
-/// Who answers at an address, and whom they see.
+/// Asks for the server at an address.
 pub struct Client {
     socket: UdpSocket,
     address: SocketAddr,
@@ -94,7 +96,7 @@ fn open(address: SocketAddr) -> io::Result<Socket> {
     Socket::new(Domain::for_address(address), Type::RAW, Some(Protocol::from(SCTP)))
 }
 
-/// One packet without what IP puts before it, and where it came from.
+/// One packet without its IP header, and its source.
 fn receive(socket: &UdpSocket) -> io::Result<(Vec<u8>, IpAddr)> {
     let mut packet = vec![0; 2048];
     let (length, from) = socket.recv_from(&mut packet)?;
@@ -105,19 +107,19 @@ fn receive(socket: &UdpSocket) -> io::Result<(Vec<u8>, IpAddr)> {
     Ok((packet, from.ip()))
 }
 
-/// What matters of a packet with one chunk that begins an association.
+/// The relevant fields of a packet with one chunk that opens an association.
 struct Packet {
     from: u16,
     to: u16,
     kind: u8,
-    /// Of whom it is for.
+    /// The receiver's tag.
     tag: u32,
-    /// Of whom it is from.
+    /// The sender's tag.
     own: u32,
 }
 
 impl Packet {
-    /// Nothing if it is damaged or begins no association.
+    /// `None` if it is damaged or opens no association.
     fn read(packet: &[u8]) -> Option<Packet> {
         let bytes = |at: usize, length: usize| packet.get(at..at + length);
         let half = |at| bytes(at, 2)?.try_into().ok().map(u16::from_be_bytes);

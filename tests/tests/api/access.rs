@@ -1,4 +1,4 @@
-//! Who gets in, and what everyone may ask.
+//! Authentication, and the paths that all users may request.
 
 use std::time::SystemTime;
 
@@ -15,39 +15,39 @@ fn client_leaf(user: &str, group: &str) -> LeafRequest {
 }
 
 #[test]
-fn anyone_may_ask_for_health_and_version() {
+fn anonymous_users_may_read_health_and_version() {
     let server = Server::start();
-    let nobody = server.client_as(Identity::Anonymous);
+    let anonymous = server.client_as(Identity::Anonymous);
     for path in ["/healthz", "/livez", "/readyz"] {
-        let response = nobody.get(path);
+        let response = anonymous.get(path);
         response.expect_status(200);
         assert_eq!(response.text(), "ok");
     }
-    let verbose = nobody.get("/readyz?verbose");
+    let verbose = anonymous.get("/readyz?verbose");
     assert!(verbose.text().ends_with("readyz check passed\n"), "{}", verbose.text());
-    let version = nobody.get("/version").expect(200);
+    let version = anonymous.get("/version").expect(200);
     assert_eq!((&version["major"], &version["minor"]), (&"1".into(), &"37".into()));
 }
 
 #[test]
-fn nobody_is_refused_everything_else() {
+fn anonymous_users_are_refused_everything_else() {
     let server = Server::start();
-    let nobody = server.client_as(Identity::Anonymous);
+    let anonymous = server.client_as(Identity::Anonymous);
     for path in ["/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/", "/nowhere"] {
-        nobody.get(path).expect_failure(403, "Forbidden");
+        anonymous.get(path).expect_failure(403, "Forbidden");
     }
-    let message = nobody.get("/api/v1/namespaces/default/secrets").expect_failure(403, "Forbidden");
+    let message = anonymous.get("/api/v1/namespaces/default/secrets").expect_failure(403, "Forbidden");
     assert_eq!(
         message,
         "secrets is forbidden: User \"system:anonymous\" cannot list resource \"secrets\" in API group \"\" in the namespace \"default\""
     );
-    nobody.delete("/api/v1/namespaces/default").expect_failure(403, "Forbidden");
+    anonymous.delete("/api/v1/namespaces/default").expect_failure(403, "Forbidden");
     let request = Request::new("GET", "/api").header("authorization", "Bearer nonsense");
-    nobody.send(&request).expect_failure(401, "Unauthorized");
+    anonymous.send(&request).expect_failure(401, "Unauthorized");
 }
 
 #[test]
-fn certificates_of_strangers_are_refused() {
+fn certificates_of_other_cas_are_refused() {
     let server = Server::start();
     let elsewhere = tempfile::tempdir().unwrap();
     let now = SystemTime::now();

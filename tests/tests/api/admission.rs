@@ -1,4 +1,4 @@
-//! What admission plugins make of writes, each as its user would meet it.
+//! Admission plugins, each with requests of a user.
 
 use corten_e2e::pod;
 use corten_testkit::{Client, DataDirectory, Request, Response, Server};
@@ -245,7 +245,7 @@ fn new_objects_are_completed() {
 }
 
 #[test]
-fn plugins_are_chosen_by_name() {
+fn admission_plugins_are_enabled_by_name() {
     let refused = |flag: &str| match Server::try_start(&DataDirectory::new(), &[flag]) {
         Ok(_) => panic!("{flag} was accepted"),
         Err(failure) => failure.messages,
@@ -263,7 +263,7 @@ fn plugins_are_chosen_by_name() {
     assert!(server.client().post(PODS, &pod("p")).expect(201)["spec"]["tolerations"].is_null());
 }
 
-/// Patches as somebody else.
+/// Patches as another user.
 fn patch_as(client: &Client, user: &str, group: &str, path: &str, patch: &Value) -> Response {
     let request =
         Request::new("PATCH", path).header("impersonate-user", user).header("impersonate-group", group);
@@ -271,7 +271,7 @@ fn patch_as(client: &Client, user: &str, group: &str, path: &str, patch: &Value)
 }
 
 #[test]
-fn nodes_keep_to_themselves() {
+fn nodes_modify_only_their_own_objects() {
     let server = Server::start();
     let client = server.client();
     client.post("/api/v1/nodes", &json!({"metadata": {"name": "n1"}})).expect(201);
@@ -312,7 +312,7 @@ fn nodes_keep_to_themselves() {
 }
 
 #[test]
-fn certificates_are_for_those_who_may() {
+fn certificates_need_permission() {
     let server = Server::start();
     let client = server.client();
     let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";

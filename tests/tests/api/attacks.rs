@@ -1,5 +1,5 @@
-//! Single requests made to exhaust the server: each is answered as upstream would answer it, others are answered
-//! meanwhile, and the server lives on.
+//! Single requests that try to exhaust the server: each is answered as by upstream, other requests are answered
+//! meanwhile, and the server keeps running.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
 
-/// Sends requests while another client asks whether the server lives; how each was answered comes back.
+/// Sends requests while another client checks the server's health; returns their status codes.
 fn attack(client: &Client, requests: &[Request]) -> Vec<u16> {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -143,7 +143,7 @@ fn merge_patches_of_many_members() {
     }
 }
 
-/// A role of some kilobytes that stands for a billion permissions.
+/// A role of a few kilobytes with a billion permissions.
 #[test]
 fn a_role_of_a_billion_permissions() {
     let server = Server::start();
@@ -161,7 +161,7 @@ fn a_role_of_a_billion_permissions() {
     let refusal = client.send(&send("jane")).expect_failure(403, "Forbidden");
     assert!(refusal.contains("is attempting to grant RBAC permissions not currently held:"), "{refusal}");
     assert!(refusal.len() < 1 << 20, "{}", refusal.len());
-    // Who may do everything may grant as much.
+    // A user with all permissions may grant all.
     client.post(ROLES, &role).expect(201);
 }
 
@@ -184,7 +184,7 @@ fn lists_of_forty_thousand() {
         &|i| json!({"manager": format!("m{i}"), "operation": "Update", "apiVersion": format!("v{i}"), "fieldsType": "FieldsV1", "fieldsV1": {}}),
     );
     let managed = with("managed", "managedFields", managers);
-    // A reference that stands twice is dropped.
+    // A duplicate reference is dropped.
     check(client, &[owned, controlled, nameless, finalized, managed], &[201, 422, 422, 201, 201]);
     let container = |i: usize| json!({"name": format!("c{i}"), "image": "i", "ports": [{"containerPort": 80, "hostPort": i + 1}]});
     let spec = json!({"containers": list(&container), "tolerations": list(&|i| json!({"key": format!("k{i}"), "operator": "Exists"}))});

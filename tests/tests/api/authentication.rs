@@ -1,4 +1,4 @@
-//! Proxies, certificates and flags: what else decides who somebody is.
+//! Other authentication: front proxies, certificates and flags.
 
 use std::time::SystemTime;
 
@@ -44,8 +44,8 @@ fn front_proxies_speak_for_others() {
     assert_eq!(info["extra"], json!({"scopes": ["a"]}));
     assert!(found["metadata"]["creationTimestamp"].is_string());
     who(&proxies, "front-proxy-client", &[]).expect_failure(401, "Unauthorized");
-    who(&proxies, "somebody", &root).expect_failure(401, "Unauthorized");
-    // A client's own certificate speaks for nobody else, whatever it says.
+    who(&proxies, "other", &root).expect_failure(401, "Unauthorized");
+    // A client certificate cannot authenticate another user, whatever its headers say.
     let message = who(&clients, "front-proxy-client", &[("X-Remote-User", "root")]);
     assert!(
         message.status == 403 || message.json()["status"]["userInfo"]["username"] == "front-proxy-client"
@@ -62,13 +62,13 @@ fn a_certificates_user_carries_its_fingerprint() {
     let id = &found["status"]["userInfo"]["extra"]["authentication.kubernetes.io/credential-id"][0];
     let id = id.as_str().unwrap();
     assert!(id.starts_with("X509SHA256=") && id.len() == 11 + 64, "{id}");
-    // A certificate that is believed makes any token beside it moot.
+    // With a valid certificate a token beside it is ignored.
     let request = Request::new("GET", "/api").header("authorization", "Bearer nonsense");
     server.client().send(&request).expect(200);
 }
 
 #[test]
-fn flags_that_cannot_be_followed_are_refused() {
+fn invalid_flags_are_refused() {
     for (flag, why) in [
         ("--service-account-max-token-expiration=1m", "must be between 1 hour and 2^32 seconds"),
         ("--service-account-issuer=", "should not be an empty string"),
@@ -82,7 +82,7 @@ fn flags_that_cannot_be_followed_are_refused() {
 }
 
 #[test]
-fn other_servers_are_told_whom_to_trust() {
+fn extension_servers_get_the_front_proxy_ca() {
     let mut server = Server::start();
     let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
     let found = server.client().get(path).expect(200);
@@ -98,11 +98,11 @@ fn other_servers_are_told_whom_to_trust() {
 }
 
 #[test]
-fn a_space_before_the_token_is_said_to_hide_it() {
+fn a_space_before_the_token_is_reported() {
     let server = Server::start();
-    let nobody = server.client_as(Identity::Anonymous);
+    let anonymous = server.client_as(Identity::Anonymous);
     let request = Request::new("GET", "/api").header("authorization", "Bearer  abc");
-    let answer = nobody.send(&request);
+    let answer = anonymous.send(&request);
     answer.expect_failure(403, "Forbidden");
     assert!(
         answer.header("warning").contains("contains extra space before the bearer token, and is ignored")

@@ -1,4 +1,4 @@
-//! Whatever comes in: an upstream answer, no server error, no end of the server, nobody else held up.
+//! Invalid input gets upstream's response: no server error, no crash, no delay of other clients.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Whether the server still does its work.
+/// Checks that the server still works.
 #[track_caller]
 fn check_alive(client: &Client) {
     client.get("/readyz").expect_status(200);
@@ -64,8 +64,8 @@ fn garbage_on_every_endpoint_is_refused() {
             not_a_server_error(client, &Request::new("GET", format!("{path}?{query}")));
         }
         not_a_server_error(client, &Request::new("BREW", path));
-        // Nothing is an empty object, which is all that a kind without requirements asks for. What is wrong
-        // with a binding is, as upstream has it, no fault of the client's.
+        // An empty body is an empty object, which is valid for a kind without required fields. An invalid binding is,
+        // as in upstream, not a client error.
         if path.ends_with("/bindings") {
             client.post(path, &serde_json::Value::Null).expect_failure(500, "");
             continue;
@@ -75,7 +75,7 @@ fn garbage_on_every_endpoint_is_refused() {
     check_alive(client);
 }
 
-/// Subresources that are answered elsewhere: there is nobody to answer here.
+/// Subresources that the kubelet or a service serves: there is none here.
 fn is_unserved(subresource: &str) -> bool {
     ["attach", "exec", "log", "portforward", "proxy", "token"].contains(&subresource)
 }
@@ -153,13 +153,13 @@ fn deep_nesting_is_refused() {
 }
 
 #[test]
-fn slow_and_silent_clients_hold_up_nobody() {
+fn slow_and_silent_clients_delay_no_other_client() {
     let server = Server::start();
     let client = server.client();
     let mut held = Vec::new();
     let mut silent = Vec::new();
     for round in 0..100 {
-        // One says nothing at all, one stops in the middle of TLS, two in the middle of a request.
+        // One connection sends nothing at all, one stops within the TLS handshake, two within a request.
         silent.push(TcpStream::connect(client.address()).unwrap());
         let mut hello = TcpStream::connect(client.address()).unwrap();
         hello.write_all(b"\x16\x03\x01\x02").unwrap();
@@ -181,7 +181,7 @@ fn slow_and_silent_clients_hold_up_nobody() {
 }
 
 #[test]
-fn a_watcher_that_does_not_read_holds_up_nobody() {
+fn a_watcher_that_does_not_read_delays_no_other_client() {
     let server = Server::start();
     let client = server.client();
     // Opened and never read from: its buffers fill up.

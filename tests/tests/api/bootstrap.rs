@@ -1,4 +1,4 @@
-//! What a cluster holds before anybody asks for anything.
+//! The objects of a new cluster.
 
 use corten_testkit::{DataDirectory, Server};
 use serde_json::{Value, json};
@@ -119,9 +119,9 @@ fn a_fresh_cluster() {
 }
 
 #[test]
-fn a_restart_finds_everything_in_order() {
+fn a_restart_keeps_all_objects() {
     let directory = DataDirectory::new();
-    // With all that a server looks after by itself.
+    // With everything that a server reconciles by itself.
     let alone = "--disable=agent,controller-manager,scheduler";
     let first = Server::try_start(&directory, &["--advertise-address", "192.0.2.7", alone]).unwrap();
     let port = port(&first).to_string();
@@ -137,7 +137,7 @@ fn a_restart_finds_everything_in_order() {
 }
 
 #[test]
-fn its_address_goes_with_it_and_comes_back() {
+fn the_kubernetes_endpoints_follow_the_advertise_address() {
     let directory = DataDirectory::new();
     let mut server = Server::try_start(&directory, &["--advertise-address", "192.0.2.7"]).unwrap();
     assert!(server.terminate().success());
@@ -151,7 +151,7 @@ fn its_address_goes_with_it_and_comes_back() {
 }
 
 #[test]
-fn what_is_deleted_comes_back() {
+fn deleted_bootstrap_objects_are_recreated() {
     let server = Server::start_with(&["--advertise-address", "192.0.2.7"]);
     let client = server.client();
     for (collection, name) in [
@@ -173,7 +173,7 @@ fn what_is_deleted_comes_back() {
 }
 
 #[test]
-fn what_the_administrator_took_over_stays() {
+fn objects_excluded_from_reconciliation_stay() {
     let mut server = Server::start();
     let level = |server: &Server, name: &str, change: &Value| {
         server.client().patch(format!("{LEVELS}/{name}"), "merge", change).expect(200);
@@ -192,7 +192,7 @@ fn what_the_administrator_took_over_stays() {
     };
     assert_eq!(found("system"), (Some(77), "false".to_owned()));
     assert_eq!(found("workload-low"), (Some(100), "true".to_owned()), "still the server's");
-    assert_eq!(found("catch-all"), (Some(5), "true".to_owned()), "nobody's but the server's");
+    assert_eq!(found("catch-all"), (Some(5), "true".to_owned()), "updated only by the server");
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn a_second_family_is_added() {
 }
 
 #[test]
-fn a_range_that_is_none_is_said_to_be() {
+fn an_invalid_range_is_reported() {
     for (flag, value) in [
         ("--service-cluster-ip-range", "10.0.0.0"),
         ("--service-node-port-range", "9-1"),

@@ -1,4 +1,4 @@
-//! Evictions and bindings: what a disruption budget allows, and what becomes of the pod.
+//! Evictions and bindings: disruption budgets, and their effects on pods.
 
 use corten_e2e::pod;
 use corten_testkit::{Client, Server};
@@ -38,7 +38,7 @@ fn evict_with(client: &Client, name: &str, query: &str, options: &Value) -> cort
     client.post(format!("{PODS}/{name}/eviction{query}"), &eviction)
 }
 
-/// A budget with a status, as its controller would have written it.
+/// A budget with a status, as its controller would write it.
 fn budget(client: &Client, name: &str, spec: &Value, status: &Value) {
     let mut object = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name},
@@ -63,7 +63,7 @@ fn healthy(allowed: i64, desired: i64, current: i64) -> Value {
 }
 
 #[test]
-fn an_evicted_pod_says_why_it_goes() {
+fn an_evicted_pod_reports_the_reason() {
     let server = Server::start();
     let client = server.client();
     run(client, "p", true);
@@ -115,7 +115,7 @@ fn budgets_are_kept() {
     assert_eq!(cause["reason"], "DisruptionBudget");
     assert_eq!(cause["message"], "The disruption budget budget does not allow evicting pods currently");
 
-    // A budget nobody has looked at since it changed may allow anything or nothing.
+    // A budget that its controller has not observed since it changed allows nothing.
     client.patch(format!("{BUDGETS}/budget"), "merge", &json!({"spec": {"minAvailable": 0}})).expect(200);
     let refused = evict(client, "b");
     assert_eq!(refused.expect_failure(429, "TooManyRequests"), REFUSED);
@@ -130,7 +130,7 @@ fn budgets_are_kept() {
 }
 
 #[test]
-fn pods_that_are_not_ready_may_go() {
+fn unready_pods_may_be_evicted() {
     let server = Server::start();
     let client = server.client();
     for name in ["a", "b", "c"] {
@@ -150,7 +150,7 @@ fn pods_that_are_not_ready_may_go() {
         )
         .expect(200);
     evict(client, "b").expect(201);
-    // One that has not begun needs no budget.
+    // A pod that has not started needs no budget.
     let mut pending = pod("pending");
     pending["metadata"]["labels"] = json!({"app": "a"});
     client.post(PODS, &pending).expect(201);
@@ -181,7 +181,7 @@ fn evictions_keep_to_their_preconditions() {
     assert!(pod["metadata"]["deletionTimestamp"].is_null(), "{pod}");
     let revision = json!({"preconditions": {"resourceVersion": pod["metadata"]["resourceVersion"]}});
     evict_with(client, "p", "", &revision).expect(201);
-    evict(client, "nobody").expect_failure(404, "NotFound");
+    evict(client, "missing").expect_failure(404, "NotFound");
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn many_at_once_take_no_more_than_the_budget_allows() {
 }
 
 #[test]
-fn a_binding_brings_labels_and_is_for_good() {
+fn a_binding_adds_labels_and_is_immutable() {
     let server = Server::start();
     let client = server.client();
     client.post(PODS, &pod("p")).expect(201);

@@ -1,8 +1,8 @@
-//! Any mix of JSON, YAML and protobuf says the same.
+//! Any mix of JSON, YAML and protobuf gives the same objects.
 
 use corten_api::conform::{Extent, conform};
 use corten_api::{json as text, protobuf, resources, yaml};
-use corten_e2e::{Served, sample, served};
+use corten_e2e::{Served, sample, served, settled};
 use corten_testkit::{Request, Server};
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn every_kind_in_every_mix() {
     let kinds = served(client);
     let kinds = kinds.iter().filter(|kind| kind.has("create") && kind.has("get") && kind.has("list"));
     for (index, kind) in kinds.enumerate() {
-        // Two versions of one resource would be one object.
+        // Two versions of one resource would be the same object.
         let Some(sample) = sample(kind, &format!("mixed-{index}")) else {
             panic!("{kind:?} has no manifest")
         };
@@ -33,8 +33,8 @@ fn every_kind_in_every_mix() {
                 assert_eq!(object["metadata"]["name"], sample.name.as_str(), "{path} {sent} → {wanted}");
             }
         }
-        client.post(&collection, &sample.object).expect(201);
-        let plain = client.get(&path).expect(200);
+        let created = client.post(&collection, &sample.object).expect(201);
+        let plain = settled(client, kind, &path, created);
         for wanted in FORMATS {
             let response = client.send(&Request::new("GET", &path).accept(wanted));
             response.expect_status(200);

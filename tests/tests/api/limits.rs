@@ -1,4 +1,4 @@
-//! How much the server takes on: requests at once, and how long each may take.
+//! Limits of the server: concurrent requests and request timeouts.
 
 use std::time::{Instant, SystemTime};
 
@@ -7,8 +7,8 @@ use corten_testkit::{Client, DEADLINE, Identity, Server};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A client of nobody in particular.
-fn stranger(server: &Server) -> Client {
+/// A client of an ordinary user.
+fn ordinary_client(server: &Server) -> Client {
     let pki = server.directory().path().join("pki");
     let now = SystemTime::now();
     let authority =
@@ -42,9 +42,9 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A place is held while a request is worked on, so many at a time are sent, until one of them comes too soon.
+/// A slot is held while a request is processed; so many are sent at once, until one of them is refused.
 #[test]
-fn one_too_many_is_told_to_come_back() {
+fn a_request_above_the_limit_gets_429() {
     const AT_ONCE: usize = 8;
     let server = Server::start_with(&["--max-mutating-requests-inflight", "1"]);
     let binding = serde_json::json!({
@@ -61,7 +61,7 @@ fn one_too_many_is_told_to_come_back() {
     let limit = Instant::now() + DEADLINE;
     let refused = loop {
         assert!(Instant::now() < limit, "no request came too soon");
-        let clients = [(); AT_ONCE].map(|()| stranger(&server));
+        let clients = [(); AT_ONCE].map(|()| ordinary_client(&server));
         let map = &map;
         let answers = std::thread::scope(|scope| {
             let threads = clients.map(|client| scope.spawn(move || client.post(MAPS, &map("m-"))));
@@ -73,8 +73,8 @@ fn one_too_many_is_told_to_come_back() {
     };
     assert_eq!(refused.text(), "Too many requests, please try again later.\n");
     assert_eq!(refused.header("retry-after"), "1");
-    // Readers have places of their own, and those who run the cluster always get an answer.
-    stranger(&server).get(MAPS).expect(200);
+    // Readers have slots of their own, and administrators are always served.
+    ordinary_client(&server).get(MAPS).expect(200);
     server.client().post(MAPS, &map("n-")).expect(201);
     let metrics = server.client().get("/metrics").text();
     let dropped = metrics.lines().find(|line| line.starts_with("apiserver_dropped_requests_total"));
@@ -82,7 +82,7 @@ fn one_too_many_is_told_to_come_back() {
 }
 
 #[test]
-fn a_request_that_takes_too_long_is_ended() {
+fn a_slow_request_times_out() {
     let server = Server::start_with(&["--request-timeout", "200ms"]);
     let _open = begin(&server);
     until("the request is ended", || {

@@ -6,6 +6,7 @@ mod attacks;
 mod authentication;
 mod bad_input;
 mod bootstrap;
+mod custom_resources;
 mod every_kind;
 mod eviction;
 mod formats;

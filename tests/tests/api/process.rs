@@ -1,4 +1,4 @@
-//! The process: starting, stopping, dying, and what is left on disk.
+//! The process: starting, stopping, crashing, and the files on disk.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// Writers at work when the server is killed.
+/// Concurrent writers when the server is killed.
 const WRITERS: usize = 8;
 
-/// What the server has acknowledged of an object: its metadata, or none once it is deleted.
+/// The acknowledged state of an object: its metadata, or `None` once it is deleted.
 type Acknowledged = BTreeMap<String, Option<Value>>;
 
 #[test]
@@ -39,7 +39,7 @@ fn nothing_acknowledged_is_lost_when_it_is_killed() {
     }
 }
 
-/// An object is as it was acknowledged, or further if the server was killed while it answered.
+/// An object is as it was acknowledged, or newer if the server was killed before its response.
 #[track_caller]
 fn check_kept(name: &str, acknowledged: Option<&Value>, found: Option<&Value>) {
     match (acknowledged, found) {
@@ -78,7 +78,7 @@ fn write_until_killed(server: &mut Server, round: usize, enough: usize) -> Ackno
                 let unknown = |name: &str| {
                     acknowledged.lock().expect("no writer panics").remove(name);
                 };
-                // Ends when the server does.
+                // Returns when the server is gone.
                 let write = |index: usize| -> std::io::Result<()> {
                     let name = format!("p-{round}-{writer}-{index}");
                     let path = format!("{PODS}/{name}");
@@ -166,7 +166,7 @@ fn a_restart_keeps_certificates_and_kubeconfig() {
 #[test]
 fn wrong_arguments_are_explained() {
     for (arguments, expected) in [
-        (&["--disable", "everything"][..], "there is no part called everything"),
+        (&["--disable", "everything"][..], "there is no component everything"),
         (&["--runtime-config", "nonsense"], "invalid value 'nonsense' for '--runtime-config"),
         (&["--no-such-flag"], "unexpected argument '--no-such-flag'"),
     ] {
@@ -179,7 +179,7 @@ fn wrong_arguments_are_explained() {
 }
 
 #[test]
-fn the_kubeconfig_goes_where_it_is_wanted() {
+fn the_kubeconfig_is_written_where_configured() {
     let directory = DataDirectory::new();
     let file = directory.path().join("elsewhere.kubeconfig");
     let server = match Server::try_start_with_kubeconfig(&directory, &file) {

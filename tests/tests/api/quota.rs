@@ -1,6 +1,6 @@
-//! Quotas: exact under concurrency, exact in words.
+//! Quotas: exact under concurrency, with upstream's messages.
 //!
-//! Nobody counts what is there yet: tests say it in the quota's status, as the quota controller would.
+//! There is no quota controller: tests write the usage to the quota's status, as it would.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// Makes a quota of which nothing is used.
+/// Creates a quota without usage.
 fn create(client: &Client, name: &str, spec: &Value) {
     let quota = json!({"metadata": {"name": name}, "spec": spec});
     let mut quota = client.post(QUOTAS, &quota).expect(201);
@@ -93,7 +93,7 @@ fn quotas_say_what_is_missing() {
 }
 
 #[test]
-fn scopes_choose_what_counts() {
+fn scopes_select_the_counted_objects() {
     let server = Server::start();
     let client = server.client();
     create(client, "besteffort", &json!({"hard": {"pods": "1"}, "scopes": ["BestEffort"]}));

@@ -192,7 +192,7 @@ fn watches_with_selectors_see_objects_come_and_go() {
     client.delete(format!("{MAPS}/m")).expect(200);
     colour_of(&watch.expect("ADDED"), "red");
     assert_eq!(watch.expect("MODIFIED")["data"]["a"], "b");
-    // Upstream shows the object as it was when it still matched, at the revision at which it ceased to.
+    // Upstream sends the object as it was when it still matched, at the revision at which it ceased to.
     colour_of(&watch.expect("DELETED"), "red");
     client.post(MAPS, &map("last", &json!({"colour": "red"}))).expect(201);
     assert_eq!(watch.expect("ADDED")["metadata"]["name"], "last");
@@ -229,7 +229,7 @@ fn streaming_lists_end_with_a_bookmark() {
 }
 
 #[test]
-fn a_watch_ends_when_it_said_it_would() {
+fn a_watch_ends_at_its_timeout() {
     let server = Server::start();
     let mut watch = server.client().watch(format!("{MAPS}?watch=true&timeoutSeconds=1"));
     loop {
@@ -255,7 +255,7 @@ fn watches_speak_websocket() {
         let message = watch.read_until(b"\n").expect("an event comes");
         assert_eq!(message[0], 0x81, "a whole message of text");
         let begin = message.iter().position(|byte| *byte == b'{').expect("an object follows");
-        // Its length takes two more bytes as soon as it is no short one.
+        // Longer messages have two more bytes of length.
         assert_eq!((message[1], begin), (126, 4));
         assert_eq!(usize::from(message[2]) * 256 + usize::from(message[3]), message.len() - begin);
         let event: Value = serde_json::from_slice(&message[begin..]).expect("it is JSON");

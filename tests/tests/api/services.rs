@@ -1,4 +1,4 @@
-//! Services of every kind, and that no two of them ever have the same address or node port.
+//! Services of every kind: no two of them ever have the same address or node port.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,10 +25,10 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Every address has one object, for the service that has it; no port is had twice, and the record of ports
-/// has exactly the ports there are: each of them is refused to a newcomer.
+/// Checks the allocations: every address has one IPAddress object of its service, no port is used twice, and the port
+/// allocator has exactly the ports in use: each of them is refused to a new service.
 #[track_caller]
-fn check_books(client: &Client) {
+fn check_allocations(client: &Client) {
     let mut held: BTreeMap<String, String> = BTreeMap::new();
     let mut ports: BTreeMap<i64, String> = BTreeMap::new();
     for service in items(client, "/api/v1/services") {
@@ -83,7 +83,7 @@ fn each_kind_gets_what_it_needs() {
         "port": 53, "name": "b", "protocol": "UDP"}]}),
     );
     let port = node["ports"][0]["nodePort"].as_i64().unwrap();
-    // Past the part of the range that is kept for those who ask by number.
+    // Beyond the part of the range that is reserved for explicit requests.
     assert!((30086..=32767).contains(&port), "{node}");
     assert_eq!(node["ports"][1]["nodePort"], port, "one port over two protocols is one node port");
 
@@ -121,17 +121,17 @@ fn each_kind_gets_what_it_needs() {
     });
     assert_eq!(address["metadata"]["labels"], labels);
     assert_eq!(address["metadata"]["managedFields"][0]["manager"], "kube-apiserver");
-    check_books(client);
+    check_allocations(client);
 
     for name in ["internal", "node", "balanced", "headless", "open", "external", "asked"] {
         client.delete(format!("{SERVICES}/{name}")).expect(200);
     }
-    check_books(client);
+    check_allocations(client);
     assert_eq!(items(client, ADDRESSES).len(), 1, "the kubernetes service's own");
 }
 
 #[test]
-fn what_cannot_be_had_is_refused_as_upstream_does() {
+fn unavailable_addresses_and_ports_are_refused_as_by_upstream() {
     let server = Server::start_with(&["--service-cluster-ip-range", "10.96.0.0/16"]);
     let client = server.client();
     client.post(
@@ -185,7 +185,7 @@ fn what_cannot_be_had_is_refused_as_upstream_does() {
             if code == 422 { "Service \"refused\" is invalid: " } else { "Internal error occurred: " };
         assert_eq!(message, format!("{prefix}{why}"));
     }
-    check_books(client);
+    check_allocations(client);
 }
 
 #[test]
@@ -197,15 +197,15 @@ fn a_dry_run_takes_nothing() {
         "ports": [{"port": 80, "name": "a"}, {"port": 81, "name": "b"}],
     });
     let shown = client.post(format!("{SERVICES}?dryRun=All"), &service("s", &balanced)).expect(201);
-    // What upstream shows, too: values that are plainly made up.
+    // As in upstream: obviously invented values.
     assert_eq!(shown["spec"]["clusterIP"], "10.96.0.0");
     assert_eq!(shown["spec"]["ports"][1]["nodePort"], 32770);
     assert_eq!(shown["spec"]["healthCheckNodePort"], 32771);
-    check_books(client);
+    check_allocations(client);
 }
 
 #[test]
-fn changing_its_type_changes_what_a_service_has() {
+fn changing_its_type_changes_the_fields_of_a_service() {
     let server = Server::start();
     let client = server.client();
     let path = format!("{SERVICES}/s");
@@ -216,24 +216,24 @@ fn changing_its_type_changes_what_a_service_has() {
     let node = patch(json!({"type": "NodePort"}));
     assert_eq!(node["clusterIP"], first["spec"]["clusterIP"]);
     assert!(node["ports"][0]["nodePort"].is_i64());
-    check_books(client);
-    // What was submitted once can be submitted again.
+    check_allocations(client);
+    // A submitted object can be submitted again.
     let again =
         client.put(&path, &service("s", &json!({"type": "NodePort", "ports": [{"port": 80}]}))).expect(200);
     assert_eq!(again["spec"]["ports"][0]["nodePort"], node["ports"][0]["nodePort"]);
     assert_eq!(again["spec"]["clusterIP"], node["clusterIP"]);
     let moved = patch(json!({"ports": [{"port": 80, "protocol": "TCP", "nodePort": 30001}]}));
     assert_eq!(moved["ports"][0]["nodePort"], 30001);
-    check_books(client);
+    check_allocations(client);
     let internal = patch(json!({"type": "ClusterIP"}));
     assert!(internal["ports"][0]["nodePort"].is_null(), "{internal}");
-    check_books(client);
+    check_allocations(client);
     let named = patch(json!({"type": "ExternalName", "externalName": "example.com"}));
     assert!(named["clusterIP"].is_null() && named["clusterIPs"].is_null(), "{named}");
-    check_books(client);
+    check_allocations(client);
     let back = patch(json!({"type": "ClusterIP", "externalName": null}));
     assert!(back["clusterIP"].is_string(), "{back}");
-    check_books(client);
+    check_allocations(client);
 }
 
 #[test]
@@ -250,25 +250,25 @@ fn two_families() {
         .post(SERVICES, &service("sixth", &json!({"ipFamilies": ["IPv6"], "ports": [{"port": 80}]})))
         .expect(201);
     assert!(text(&sixth["spec"]["clusterIP"]).starts_with("fd00:10:96::"), "{sixth}");
-    check_books(client);
+    check_allocations(client);
 
     let path = format!("{SERVICES}/single");
     let grown =
         client.patch(&path, "merge", &json!({"spec": {"ipFamilyPolicy": "RequireDualStack"}})).expect(200);
     assert_eq!(grown["spec"]["clusterIPs"][0], single["spec"]["clusterIP"]);
     assert_eq!(grown["spec"]["clusterIPs"].as_array().unwrap().len(), 2);
-    check_books(client);
+    check_allocations(client);
     let shrunk =
         client.patch(&path, "merge", &json!({"spec": {"ipFamilyPolicy": "SingleStack"}})).expect(200);
     assert_eq!(shrunk["spec"]["clusterIPs"], json!([single["spec"]["clusterIP"]]));
-    check_books(client);
+    check_allocations(client);
 }
 
 #[test]
 fn further_ranges_and_full_ones() {
     let server = Server::start_with(&["--service-cluster-ip-range", "10.96.0.0/29"]);
     let client = server.client();
-    // Six addresses, one of which the kubernetes service has.
+    // Six addresses, one of which is that of the kubernetes service.
     for i in 0..5 {
         client.post(SERVICES, &plain(&format!("s{i}"))).expect(201);
     }
@@ -292,7 +292,7 @@ fn further_ranges_and_full_ones() {
     client.post(SERVICES, &plain("s6")).expect_failure(500, "InternalError");
     client.delete(format!("{SERVICES}/s0")).expect(200);
     client.post(SERVICES, &plain("s6")).expect(201);
-    check_books(client);
+    check_allocations(client);
 }
 
 #[test]
@@ -317,11 +317,11 @@ fn many_at_once_never_get_the_same() {
         }
     });
     assert_eq!(items(server.client(), SERVICES).len(), 1 + CREATORS * EACH / 2);
-    check_books(server.client());
+    check_allocations(server.client());
 }
 
 #[test]
-fn a_small_range_is_given_out_to_the_last_by_many_at_once() {
+fn a_small_range_is_fully_allocated_under_concurrency() {
     let server = Server::start_with(&[
         "--service-cluster-ip-range",
         "10.96.0.0/27",
@@ -344,7 +344,7 @@ fn a_small_range_is_given_out_to_the_last_by_many_at_once() {
     // Thirty addresses and twenty-nine ports; the kubernetes service has one address.
     assert_eq!(outcomes.iter().filter(|code| **code == 201).count(), 29, "{outcomes:?}");
     assert!(outcomes.iter().all(|code| matches!(code, 201 | 500)), "{outcomes:?}");
-    check_books(server.client());
+    check_allocations(server.client());
 }
 
 #[test]
@@ -377,14 +377,14 @@ fn nothing_is_leaked_or_doubled_when_it_is_killed() {
             server.kill_9();
         });
         server.restart();
-        check_books(server.client());
+        check_allocations(server.client());
         let messages = server.messages();
         assert!(!messages.contains("disagreed"), "there was nothing to repair:\n{messages}");
     }
 }
 
 #[test]
-fn what_somebody_took_apart_is_put_together_again() {
+fn damaged_bootstrap_objects_are_repaired() {
     let mut server = Server::start();
     server.client().post(SERVICES, &plain("s")).expect(201);
     let address = server.client().get(format!("{SERVICES}/s")).expect(200)["spec"]["clusterIP"].take();
@@ -398,19 +398,19 @@ fn what_somebody_took_apart_is_put_together_again() {
     watch.expect("DELETED");
     let again = watch.expect("ADDED");
     assert_eq!(again["spec"], before["spec"]);
-    // An address that no service has is nobody's.
+    // An address without a service has no owner.
     let stray = json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "IPAddress",
         "metadata": {"name": "10.96.7.7", "labels": {
             "ipaddress.kubernetes.io/ip-family": "IPv4",
             "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
         }},
-        "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "nobody"}},
+        "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "missing"}},
     });
     server.client().post(ADDRESSES, &stray).expect(201);
     server.restart();
     server.client().get(format!("{ADDRESSES}/10.96.7.7")).expect_failure(404, "NotFound");
     let events = items(server.client(), "/apis/events.k8s.io/v1/namespaces/default/events");
     assert!(events.iter().any(|event| event["reason"] == "IPAddressNotAllocated"), "{events:?}");
-    check_books(server.client());
+    check_allocations(server.client());
 }

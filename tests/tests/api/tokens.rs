@@ -1,4 +1,4 @@
-//! Bearer tokens: who they speak for, and how those are refused that should be.
+//! Bearer tokens: their users, and the refusal of invalid ones.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,7 +20,7 @@ fn now() -> i64 {
     since.as_secs().try_into().expect("the clock is right")
 }
 
-/// A service account; its uid comes back.
+/// Creates a service account; returns its uid.
 fn account(admin: &Client, name: &str) -> String {
     let body = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
     let made = admin.send(&Request::new("POST", ACCOUNTS).json(&body)).expect(201);
@@ -132,7 +132,7 @@ fn others_can_verify_tokens_themselves() {
     let configuration = found.expect(200);
     assert_eq!(found.header("cache-control"), "public, max-age=3600");
     assert_eq!(configuration["issuer"], ISSUER);
-    // Pods ask for the keys, and would ask themselves at 127.0.0.1.
+    // Pods request the keys, and 127.0.0.1 would be the pod itself.
     let outside = server.url().replace("127.0.0.1", "192.0.2.7");
     assert_eq!(configuration["jwks_uri"], format!("{outside}/openid/v1/jwks"));
     assert_eq!(configuration["id_token_signing_alg_values_supported"], json!(["ES256"]));
@@ -221,8 +221,8 @@ fn forged_expired_and_foreign_tokens_are_refused() {
     let other = json!({"namespace": "default", "serviceaccount": {"name": "robot", "uid": "u"}});
     let why = because(&format!("service account UID ({uid}) does not match claim (u)"));
     refused(&server, &changed("kubernetes.io", other), &why);
-    let nobody = json!({"namespace": "default", "serviceaccount": {"name": "nobody", "uid": "u"}});
-    refused(&server, &changed("kubernetes.io", nobody), &because("serviceaccounts \"nobody\" not found"));
+    let missing = json!({"namespace": "default", "serviceaccount": {"name": "missing", "uid": "u"}});
+    refused(&server, &changed("kubernetes.io", missing), &because("serviceaccounts \"missing\" not found"));
     let elsewhere = DataDirectory::new();
     let stranger =
         corten_pki::ServerPki::load_or_create(elsewhere.path(), &Sans::default(), SystemTime::now());
@@ -245,7 +245,7 @@ fn forged_expired_and_foreign_tokens_are_refused() {
 }
 
 #[test]
-fn a_token_dies_with_what_it_is_bound_to() {
+fn a_token_expires_with_the_object_it_is_bound_to() {
     let server = Server::start();
     let admin = server.client();
     account(admin, "robot");
@@ -277,7 +277,7 @@ fn a_token_dies_with_what_it_is_bound_to() {
 }
 
 #[test]
-fn a_service_account_made_again_is_another() {
+fn a_recreated_service_account_is_another_user() {
     let server = Server::start();
     let admin = server.client();
     let old = account(admin, "robot");
@@ -354,7 +354,7 @@ fn bootstrap_tokens() {
 }
 
 #[test]
-fn the_flags_decide_who_gets_in() {
+fn flags_configure_authentication() {
     let directory = DataDirectory::new();
     let file = |name: &str, text: &str| {
         let path = directory.path().join(name);
@@ -377,16 +377,16 @@ fn the_flags_decide_who_gets_in() {
         "--service-account-max-token-expiration=2h",
     ];
     let server = Server::try_start(&directory, &arguments).unwrap_or_else(|failure| panic!("{failure}"));
-    let nobody = server.client_as(Identity::Anonymous);
-    nobody.get("/livez").expect_status(200);
-    nobody.get("/readyz").expect_failure(401, "Unauthorized");
+    let anonymous = server.client_as(Identity::Anonymous);
+    anonymous.get("/livez").expect_status(200);
+    anonymous.get("/readyz").expect_failure(401, "Unauthorized");
     let jane = Request::new("GET", "/api/v1/namespaces").header("authorization", "Bearer secret-of-jane");
-    nobody.send(&jane).expect(200);
-    // Browsers can only name protocols.
+    anonymous.send(&jane).expect(200);
+    // Browsers can only set protocols.
     let as_protocol =
         format!("base64url.bearer.authorization.k8s.io.{}", URL_SAFE_NO_PAD.encode("secret-of-jane"));
     let watch = "/api/v1/namespaces?watch=true";
-    let mut events = nobody.websocket_offering(watch, &format!("{as_protocol}, any"), "any");
+    let mut events = anonymous.websocket_offering(watch, &format!("{as_protocol}, any"), "any");
     events.read_until(b"\n").expect("an event comes");
     let status = review(server.client(), "secret-of-jane", &[]);
     assert_eq!(

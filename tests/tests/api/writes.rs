@@ -88,7 +88,7 @@ fn unknown_fields_are_ignored_warned_of_or_refused() {
 }
 
 #[test]
-fn finalizers_hold_objects() {
+fn finalizers_delay_deletion() {
     let server = Server::start();
     let client = server.client();
     let mut object = map("held");
@@ -136,7 +136,7 @@ fn names_are_generated() {
 }
 
 #[test]
-fn names_and_labels_are_held_to_the_rules() {
+fn names_and_labels_are_validated() {
     let server = Server::start();
     let client = server.client();
     for name in ["Upper", "under_score", "-dash", "a/b", &"a".repeat(254)] {
@@ -254,7 +254,7 @@ fn versions_of_one_resource_are_one_object() {
 }
 
 #[test]
-fn what_is_left_out_gets_its_default() {
+fn absent_fields_get_their_defaults() {
     let server = Server::start();
     let client = server.client();
     let created = client.post(DEPLOYMENTS, &deployment("d")).expect(201);

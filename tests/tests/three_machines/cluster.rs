@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 pub(crate) const SERVICES: &str = "/api/v1/namespaces/default/services";
-/// Where names are asked for.
+/// The address of the DNS service.
 pub(crate) const DNS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 96, 0, 10));
 const NODES: usize = 3;
-/// How many pods there are, and how many groups they are of.
+/// The number of pods, and of groups.
 pub(crate) const COUNT: usize = 12;
 pub(crate) const GROUPS: usize = 4;
-/// How full this machine's disks are is nobody's concern here.
+/// Independent of the disk usage of this machine.
 const KUBELET: [&str; 2] = ["--kubelet-arg", "eviction-hard=memory.available<1Mi"];
 
 /// A node in a process of its own.
@@ -26,7 +26,7 @@ struct Agent {
     child: Child,
 }
 
-/// A real pod, and where it is.
+/// A running pod and its node.
 pub(crate) struct Pod {
     pub(crate) name: String,
     pub(crate) inside: Machine,
@@ -35,7 +35,7 @@ pub(crate) struct Pod {
 pub(crate) struct Cluster<'a> {
     pub(crate) switch: &'a Switch,
     pub(crate) nodes: &'a [Machine; NODES],
-    /// On the same network, but of no cluster.
+    /// On the same network, but not part of the cluster.
     pub(crate) outside: [Machine; 2],
     server: Mutex<Server>,
     client: Client,
@@ -109,7 +109,7 @@ impl Cluster<'_> {
         })
     }
 
-    /// Kills an agent and starts another in its place, which needs no invitation.
+    /// Kills an agent and starts another in its place, without a token.
     pub(crate) fn replace_agent(&mut self, number: usize, mode: &str) {
         self.agents[number - 1].child.kill().expect("it can be killed");
         self.agents[number - 1].child.wait().expect("it ends");
@@ -118,17 +118,17 @@ impl Cluster<'_> {
     }
 
     pub(crate) fn kill_server(&mut self) {
-        self.server.get_mut().expect("nobody fails with it").kill_9();
+        self.server.get_mut().expect("no holder of the lock panics").kill_9();
     }
 
-    /// Starts the server again that was killed.
+    /// Starts the killed server again.
     pub(crate) fn replace_server(&mut self, mode: &str) {
         let server = serve(&self.directory, mode);
         self.client = client(&server);
         self.server = Mutex::new(server);
     }
 
-    /// All processes go and come back with another back end for services; pods stay.
+    /// Restarts all processes with another proxy mode; pods keep running.
     pub(crate) fn restart_all(&mut self, mode: &str) {
         self.kill_server();
         self.replace_server(mode);
@@ -143,7 +143,7 @@ impl Cluster<'_> {
         }
     }
 
-    /// When a node last renewed its lease.
+    /// The time of a node's last lease renewal.
     pub(crate) fn last_heard(&self, number: usize) -> Value {
         let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
         let lease = self.client().get(format!("{lease}/{}", node_name(number))).expect(200);
@@ -155,7 +155,7 @@ impl Cluster<'_> {
         node["spec"]["taints"].as_array().is_some_and(|taints| !taints.is_empty())
     }
 
-    /// Four pods on each node, each of a group, and somebody in each who answers.
+    /// Creates four pods on each node, each of a group, with a server in each.
     fn fill(&mut self) {
         let manifests: Vec<Value> = (0..COUNT).map(|n| pod(n, "exec sleep 3600")).collect();
         for manifest in &manifests {
@@ -164,7 +164,7 @@ impl Cluster<'_> {
         self.pods = (0..COUNT).map(|n| self.running(n)).collect();
     }
 
-    /// A pod that runs, with somebody in it who answers.
+    /// A running pod, with a server in it.
     pub(crate) fn running(&self, n: usize) -> Pod {
         let name = format!("p{n}");
         let get = || self.client().get(format!("{PODS}/{name}")).expect(200);
@@ -177,14 +177,14 @@ impl Cluster<'_> {
         Pod { name, inside }
     }
 
-    /// Makes a Service; its address with a port.
+    /// Creates a Service.
     pub(crate) fn service(&self, name: &str, spec: &Value) -> Value {
         let service =
             json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec});
         self.client().post(SERVICES, &service).expect(201)
     }
 
-    /// Waits until all names that are asked for answer at an address and no others do.
+    /// Waits until exactly these pods answer at an address.
     #[track_caller]
     pub(crate) fn answer(&self, from: &Machine, to: SocketAddr, names: &[&str]) {
         eventually(&format!("{names:?} answer at {to}"), || {
@@ -197,12 +197,12 @@ impl Cluster<'_> {
     }
 
     fn end(&self) {
-        pods::leave_nothing(self.client(), self.directory.path());
+        pods::delete_all_pods(self.client(), self.directory.path());
         assert!(pods::items(self.client()).is_empty(), "pods are left");
     }
 }
 
-/// The server, at the port where agents look for it; its machine is its own.
+/// The server, at the port that agents connect to; it has a machine of its own.
 fn serve(directory: &DataDirectory, mode: &str) -> Server {
     let mut arguments = vec!["--node-name", "n1", "--bind-address", "0.0.0.0", "--secure-port", "6443"];
     arguments.extend(["--pod-manifest-path", "", "--pod-network", "built-in", "--proxy-mode", mode]);
@@ -219,7 +219,7 @@ pub(crate) fn node_name(number: usize) -> String {
     format!("n{}", number + 1)
 }
 
-/// The `n`th pod: on which node it is and of which group follows from its number.
+/// The `n`th pod: its node and group follow from its number.
 pub(crate) fn pod(n: usize, script: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",

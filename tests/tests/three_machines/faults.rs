@@ -1,4 +1,4 @@
-//! What goes on while something fails.
+//! Traffic during faults.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, DNS, PODS, SERVICES, node_name};
 
-/// How long traffic is watched without a server: as long as caches and leases would need to give up.
+/// Time without a server: longer than the timeouts of caches and leases.
 const AWAY: Duration = Duration::from_secs(8);
 
 /// In front of the pods of group 1: `p9` on the first node, `p1` on the second, `p5` on the third.
@@ -23,7 +23,7 @@ fn service(cluster: &Cluster<'_>) -> (SocketAddr, SocketAddr) {
 
 const ALL: [&str; 3] = ["p1", "p5", "p9"];
 
-/// An agent dies under traffic and another takes its place: connections last, and new ones are made all the time.
+/// An agent is killed under traffic and replaced: connections survive, and new ones succeed all the time.
 pub(crate) fn agent_is_killed(cluster: &mut Cluster<'_>) {
     let (ask, echo) = service(cluster);
     for node in cluster.nodes {
@@ -36,7 +36,7 @@ pub(crate) fn agent_is_killed(cluster: &mut Cluster<'_>) {
     cluster.replace_agent(2, "nftables");
     let started = Instant::now();
     let mut works = |cluster: &Cluster<'_>| {
-        lasting.iter_mut().for_each(corten_e2e::Lasting::works);
+        lasting.iter_mut().for_each(corten_e2e::LongConnection::works);
         for n in [0, 1, 2] {
             cluster.pods[n].inside.ask(ask).expect("services go on");
         }
@@ -55,26 +55,26 @@ fn containers(cluster: &Cluster<'_>) -> Vec<Value> {
     pods.iter().map(|pod| pod["status"]["containerStatuses"][0]["containerID"].clone()).collect()
 }
 
-/// The server dies and stays away: packets and names do not notice. When it is back, so is everything else.
+/// The server is killed and stays away: traffic and DNS are not affected. When it is back, so is everything else.
 pub(crate) fn server_is_away(cluster: &mut Cluster<'_>) {
     let (ask, echo) = service(cluster);
     let name = "lasting.default.svc.cluster.local";
     for n in [0, 1, 2] {
         cluster.answer(&cluster.pods[n].inside, ask, &ALL);
         eventually("the name is known", || {
-            cluster.pods[n].inside.look_up(DNS, name, false).is_ok_and(|found| found == [ask.ip()])
+            cluster.pods[n].inside.resolve(DNS, name, false).is_ok_and(|found| found == [ask.ip()])
         });
     }
     let mut lasting: Vec<_> = [1, 2].iter().map(|n| cluster.pods[*n].inside.connect(echo)).collect();
     cluster.kill_server();
     let started = Instant::now();
     while started.elapsed() < AWAY {
-        lasting.iter_mut().for_each(corten_e2e::Lasting::works);
+        lasting.iter_mut().for_each(corten_e2e::LongConnection::works);
         for n in [1, 2] {
             let pod = &cluster.pods[n];
             pod.inside.ask(ask).expect("services go on");
-            assert_eq!(pod.inside.look_up(DNS, name, false).expect("names go on"), [ask.ip()]);
-            assert!(!pod.inside.is_kept_from(SocketAddr::new(cluster.pods[3 - n].inside.address, PORT)));
+            assert_eq!(pod.inside.resolve(DNS, name, false).expect("names go on"), [ask.ip()]);
+            assert!(!pod.inside.is_blocked_from(SocketAddr::new(cluster.pods[3 - n].inside.address, PORT)));
         }
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -90,8 +90,9 @@ pub(crate) fn server_is_away(cluster: &mut Cluster<'_>) {
     cluster.client().delete(format!("{SERVICES}/lasting")).expect_status(200);
 }
 
-/// A node is cut off: it is given up, what tolerates that for a while is evicted after it, services go on with who is left;
-/// and when it is back, what was evicted ends and the rest has gone on.
+/// A node is disconnected: it is tainted, pods that tolerate that for a while are evicted after it, services use the
+/// other
+/// endpoints; and when it is back, the evicted pods terminate and the others have kept running.
 pub(crate) fn node_is_cut_off(cluster: &mut Cluster<'_>) {
     let (ask, _) = service(cluster);
     cluster.answer(&cluster.nodes[0], ask, &ALL);
@@ -103,7 +104,7 @@ pub(crate) fn node_is_cut_off(cluster: &mut Cluster<'_>) {
     cluster.client().post(PODS, &brief).expect_status(201);
     cluster.running(14);
     cluster.switch.set_connected(&cluster.nodes[2], false);
-    eventually("the node is given up", || cluster.ready(2) == "Unknown");
+    eventually("the node is tainted", || cluster.ready(2) == "Unknown");
     eventually("it is tainted", || {
         let node = cluster.client().get(format!("/api/v1/nodes/{}", node_name(2))).expect(200);
         let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
@@ -113,10 +114,10 @@ pub(crate) fn node_is_cut_off(cluster: &mut Cluster<'_>) {
         };
         of("NoSchedule") && of("NoExecute")
     });
-    eventually("services go on with who is left", || {
+    eventually("services use the remaining endpoints", || {
         (0..20).all(|_| cluster.nodes[0].ask(ask).is_ok_and(|answer| answer.who != "p5"))
     });
-    eventually("what does not tolerate it is evicted", || {
+    eventually("pods without a toleration are evicted", || {
         get("p14").expect(200)["metadata"]["deletionTimestamp"].is_string()
     });
     assert!(
@@ -124,7 +125,7 @@ pub(crate) fn node_is_cut_off(cluster: &mut Cluster<'_>) {
         "what tolerates it for good is not"
     );
     cluster.switch.set_connected(&cluster.nodes[2], true);
-    eventually("the node is taken back", || cluster.ready(2) == "True");
+    eventually("the taint is removed", || cluster.ready(2) == "True");
     eventually("what was evicted ends", || get("p14").status == 404);
     cluster.answer(&cluster.nodes[0], ask, &ALL);
     assert_eq!(get("p5").expect(200)["status"]["phase"], "Running");

@@ -1,7 +1,7 @@
-//! Three machines, real containers on each, real packets between them: every feature of services with both back ends of
-//! the proxy, policies for every pair of pods with both, names, and what goes on when agents, servers, endpoints and nodes fail.
+//! Three machines, real containers on each, real packets between them: every feature of services with both modes of
+//! the proxy, policies for every pair of pods with both, DNS, and failures of agents, servers, endpoints and nodes.
 //!
-//! One cluster is shared by everything, so that it takes no longer than it must.
+//! One cluster is shared by all tests, to save time.
 
 mod cluster;
 mod faults;

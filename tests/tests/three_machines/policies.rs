@@ -1,5 +1,4 @@
-//! Every pair of pods, within and across nodes, under generated policies: what gets through is what they say, and nothing
-//! else.
+//! Every pair of pods, within and across nodes, under generated policies: exactly the allowed connections succeed.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -11,17 +10,17 @@ use serde_json::{Value, json};
 use crate::cluster::{COUNT, Cluster, GROUPS};
 
 const POLICIES: &str = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
-/// How often the policies are others.
+/// The number of different sets of policies.
 const ROUNDS: usize = 3;
 
-/// Who of a group may be reached by whom, and may reach whom; `None` says nothing about that way.
+/// The ingress and egress peers of a group; `None` leaves that direction unrestricted.
 struct Policy {
     group: usize,
     from: Option<BTreeSet<usize>>,
     to: Option<BTreeSet<usize>>,
 }
 
-/// Numbers that look random and are the same each time.
+/// Reproducible pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -30,7 +29,7 @@ impl Dice {
         (self.0 >> 33) as usize % sides
     }
 
-    /// Nothing, or some of the groups.
+    /// `None`, or some of the groups.
     fn groups(&mut self) -> Option<BTreeSet<usize>> {
         let some = (0..GROUPS).filter(|_| self.roll(2) == 0).collect();
         (self.roll(3) > 0).then_some(some)
@@ -53,7 +52,7 @@ impl Policy {
             if let Some(kinds) = spec["policyTypes"].as_array_mut() {
                 kinds.push(kind.into());
             }
-            // A rule without peers would mean everybody.
+            // A rule without peers would allow all.
             let rules = if groups.is_empty() { json!([]) } else { json!([{whom: peers(groups)}]) };
             spec[field] = rules;
         };
@@ -65,7 +64,8 @@ impl Policy {
     }
 }
 
-/// Whether a connection may be made: one way is free unless some policy speaks of it, and then if one allows it.
+/// Returns true if a connection is allowed: a direction is free unless a policy restricts it, and then if one allows
+/// it.
 fn allowed(policies: &[Policy], from: usize, to: usize) -> bool {
     let (from, to) = (from % GROUPS, to % GROUPS);
     let free = |of: usize, other: usize, way: fn(&Policy) -> &Option<BTreeSet<usize>>| {
@@ -109,16 +109,16 @@ pub(crate) fn matrix(cluster: &Cluster<'_>) {
     eventually("without policies all reach all", || reached(cluster, &pairs).iter().all(|got| *got));
 }
 
-/// Which of the pairs reach each other, tried at once.
+/// Tries all pairs at once; true for those that connect.
 fn reached(cluster: &Cluster<'_>, pairs: &[(usize, usize)]) -> Vec<bool> {
     thread::scope(|scope| {
         let tries: Vec<_> = pairs
             .iter()
             .map(|(from, to)| {
                 let (from, to) = (&cluster.pods[*from].inside, &cluster.pods[*to].inside);
-                scope.spawn(move || !from.is_kept_from(SocketAddr::new(to.address, PORT)))
+                scope.spawn(move || !from.is_blocked_from(SocketAddr::new(to.address, PORT)))
             })
             .collect();
-        tries.into_iter().map(|tried| tried.join().expect("nobody panics")).collect()
+        tries.into_iter().map(|tried| tried.join().expect("no thread panics")).collect()
     })
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, DNS, PODS, SERVICES, pod};
 
-/// Addresses that lead to nodes only because somebody says so.
+/// An address that is routed to nodes, as by a load balancer.
 const BALANCED: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 10));
 const EXTERNAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 20));
 
@@ -25,7 +25,7 @@ pub(crate) fn all(cluster: &Cluster<'_>) {
         same_node,
         ending_endpoints,
     ];
-    // Most of each is waiting.
+    // Most of each test is waiting.
     std::thread::scope(|scope| {
         for feature in FEATURES {
             scope.spawn(move || {
@@ -65,15 +65,15 @@ fn cluster_ips(cluster: &Cluster<'_>) -> &'static str {
     for node in cluster.nodes {
         cluster.answer(node, to, &ALL);
     }
-    // Pods keep their addresses, wherever they and the others are, and reach themselves through their own service.
+    // Pods keep their source addresses, on any node, and reach themselves through their own service.
     for pod in &cluster.pods[..3] {
         cluster.answer(&pod.inside, to, &ALL);
-        let answers = (0..30).map(|_| pod.inside.ask(to).expect("somebody answers"));
+        let answers = (0..30).map(|_| pod.inside.ask(to).expect("a pod answers"));
         for answer in answers.filter(|answer| answer.who != pod.name) {
             assert_eq!(answer.seen, pod.inside.address, "{} is seen by {}", pod.name, answer.who);
         }
         let name = "plain.default.svc.cluster.local";
-        let found = pod.inside.look_up(DNS, name, false).expect("names are answered");
+        let found = pod.inside.resolve(DNS, name, false).expect("names are answered");
         assert_eq!(found, [to.ip()], "{} looks up {name}", pod.name);
     }
     "plain"
@@ -88,7 +88,7 @@ fn node_ports(cluster: &Cluster<'_>) -> &'static str {
     "ported"
 }
 
-/// Whoever comes from outside is seen as who they are, and only where there are pods.
+/// External clients keep their addresses, and only nodes with pods answer.
 fn external_policy(cluster: &Cluster<'_>) -> &'static str {
     let more = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "selector": {"app": "p0"}});
     let made = cluster.service("near", &spec(&more));
@@ -96,7 +96,7 @@ fn external_policy(cluster: &Cluster<'_>) -> &'static str {
     let [with, without, _] = cluster.nodes;
     cluster.answer(outside, node_port(with, &made), &["p0"]);
     assert_eq!(outside.ask(node_port(with, &made)).expect("an answer").seen, outside.address);
-    eventually("nodes without pods do not answer", || outside.is_kept_from(node_port(without, &made)));
+    eventually("nodes without pods do not answer", || outside.is_blocked_from(node_port(without, &made)));
     cluster.answer(&cluster.pods[1].inside, node_port(without, &made), &["p0"]);
     let health = port(&made["spec"]["healthCheckNodePort"]);
     for (node, said) in [(with, "HTTP/1.0 200 OK"), (without, "HTTP/1.0 503 Service Unavailable")] {
@@ -115,7 +115,7 @@ fn internal_policy(cluster: &Cluster<'_>) -> &'static str {
     }
     let only_first = json!({"spec": {"selector": {"group": "g0", "app": "p0"}}});
     cluster.client().patch(format!("{SERVICES}/within"), "merge", &only_first).expect_status(200);
-    eventually("nobody answers on another node", || cluster.pods[1].inside.is_kept_from(to));
+    eventually("no pod answers on another node", || cluster.pods[1].inside.is_blocked_from(to));
     cluster.answer(&cluster.pods[3].inside, to, &["p0"]);
     "within"
 }
@@ -125,7 +125,7 @@ fn affinity(cluster: &Cluster<'_>) -> &'static str {
     let more = json!({"sessionAffinity": "ClientIP", "sessionAffinityConfig": remembered});
     let to = at(&cluster.service("faithful", &spec(&more)));
     let client = &cluster.pods[1].inside;
-    eventually("somebody answers", || client.ask(to).is_ok());
+    eventually("a pod answers", || client.ask(to).is_ok());
     let ask = || client.ask(to).expect("an answer").who;
     let mut seen = std::collections::BTreeSet::new();
     eventually("clients are forgotten in time", || {
@@ -150,7 +150,7 @@ fn load_balancers(cluster: &Cluster<'_>) -> &'static str {
         machine.route(BALANCED, cluster.nodes[1].address);
     }
     cluster.answer(friend, to, &ALL);
-    assert!(stranger.is_kept_from(to), "only some may come");
+    assert!(stranger.is_blocked_from(to), "only some may come");
     "balanced"
 }
 
@@ -188,8 +188,8 @@ fn same_node(cluster: &Cluster<'_>) -> &'static str {
     "neighbours"
 }
 
-/// The last pod of a service answers until it is gone; and while there is another, it is left alone as soon as it is told
-/// to end.
+/// The last pod of a service answers until it has terminated; while there is another, a terminating one gets no new
+/// connections.
 fn ending_endpoints(cluster: &Cluster<'_>) -> &'static str {
     let slow = "trap '' TERM; while :; do sleep 0.1; done";
     for n in [12, 13] {
@@ -210,6 +210,6 @@ fn ending_endpoints(cluster: &Cluster<'_>) -> &'static str {
     end(&ending[1].name, 60);
     cluster.answer(outside, to, &["p12", "p13"]);
     ending.iter().for_each(|pod| end(&pod.name, 0));
-    eventually("nobody answers any more", || outside.ask(to).is_err());
+    eventually("no pod answers any more", || outside.ask(to).is_err());
     "ending"
 }

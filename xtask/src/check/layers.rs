@@ -1,7 +1,7 @@
 //! Dependencies point down: a crate sees only crates of lower layers.
 //!
-//! The table is the house of `docs/architecture.md`. A crate that is not in it has no place yet and fails
-//! the check; so does a dependency on a crate of the same layer.
+//! The table is that of `docs/architecture.md`. A crate that is not in it fails the check; so do a name in it without a
+//! crate and a dependency on a crate of the same layer.
 
 use std::fmt::Write;
 use std::process::Command;
@@ -12,18 +12,20 @@ use serde_json::Value;
 use crate::process::repository;
 
 /// Crates by layer, lowest first.
-const LAYERS: [&[&str]; 6] = [
+pub(super) const LAYERS: [&[&str]; 8] = [
     &["corten-base", "corten-sys"],
     &[
         "corten-api",
         "corten-descriptions",
         "corten-store",
         "corten-pki",
-        "corten-cel",
         "corten-container",
         "corten-net",
+        "corten-serving",
     ],
-    &["corten-auth", "corten-quota", "corten-registry", "corten-client"],
+    &["corten-cel"],
+    &["corten-auth", "corten-quota", "corten-client", "corten-customresources"],
+    &["corten-registry"],
     &["corten-apiserver", "corten-reconcile"],
     &[
         "corten-bench",
@@ -34,21 +36,37 @@ const LAYERS: [&[&str]; 6] = [
         "corten-policy",
         "corten-proxy",
         "corten-dns",
-        "corten-kubectl",
     ],
     &["corten"],
 ];
 
-/// Outside the house: tests and tools, which may see everything but are seen only by each other.
-const OUTSIDE: [&str; 4] = ["corten-testkit", "corten-testkit-sctp", "corten-e2e", "xtask"];
+/// Tests and tools, which may depend on all crates; other crates depend on them only for their tests.
+const OUTSIDE: [&str; 7] = [
+    "corten-testkit",
+    "corten-testkit-containerd",
+    "corten-testkit-packets",
+    "corten-testkit-sctp",
+    "corten-e2e",
+    "corten-fuzz-replay",
+    "xtask",
+];
 
-/// Layer 4 speaks Kubernetes: it never sees the server's insides.
-const INSIDES: [&str; 2] = ["corten-apiserver", "corten-store"];
-const SPEAKERS: usize = 4;
+/// The API server and its store, which clients never see: they use the Kubernetes API.
+const SERVER: [&str; 2] = ["corten-apiserver", "corten-store"];
+/// The layer of the clients.
+const CLIENTS: usize = 6;
 
 pub(crate) fn check() -> anyhow::Result<()> {
-    let found = violations(&packages()?);
+    let packages = packages()?;
+    let found = violations(&packages);
     ensure!(found.is_empty(), "dependencies must point down:\n{found}");
+    let absent = absent(&packages);
+    ensure!(
+        absent.is_empty(),
+        "the table in {} names crates that do not exist: {}",
+        file!(),
+        absent.join(", ")
+    );
     Ok(())
 }
 
@@ -64,31 +82,40 @@ struct Dependency {
 
 fn violations(packages: &[Package]) -> String {
     let mut found = String::new();
-    let mut say = |line: String| {
-        // Writing to a string cannot fail.
+    let mut complain = |line: String| {
+        // Cannot fail: the target is a string.
         let _ = writeln!(found, "  {line}");
     };
     for package in packages.iter().filter(|package| !OUTSIDE.contains(&package.name.as_str())) {
         let Some(layer) = layer_of(&package.name) else {
-            say(format!("{} is in no layer: give it one in {}", package.name, file!()));
+            complain(format!("{} is in no layer: add it to the table in {}", package.name, file!()));
             continue;
         };
         for dependency in &package.dependencies {
             let name = dependency.name.as_str();
             let Some(below) = layer_of(name) else {
                 if OUTSIDE.contains(&name) && !dependency.for_tests {
-                    say(format!("{} needs {name}, which is for tests", package.name));
+                    complain(format!("{} needs {name}, which is for tests", package.name));
                 }
                 continue;
             };
             if below >= layer {
-                say(format!("{} (layer {layer}) needs {name} (layer {below})", package.name));
-            } else if layer == SPEAKERS && INSIDES.contains(&name) && !dependency.for_tests {
-                say(format!("{} speaks Kubernetes and must not see {name}", package.name));
+                complain(format!("{} (layer {layer}) needs {name} (layer {below})", package.name));
+            } else if layer == CLIENTS && SERVER.contains(&name) && !dependency.for_tests {
+                complain(format!(
+                    "{} is a client of the Kubernetes API and must not see {name}",
+                    package.name
+                ));
             }
         }
     }
     found
+}
+
+/// Names in the tables without a crate.
+fn absent(packages: &[Package]) -> Vec<&'static str> {
+    let exists = |name: &str| packages.iter().any(|package| package.name == name);
+    LAYERS.into_iter().flatten().chain(&OUTSIDE).copied().filter(|name| !exists(name)).collect()
 }
 
 fn layer_of(name: &str) -> Option<usize> {
@@ -106,7 +133,7 @@ fn packages() -> anyhow::Result<Vec<Package>> {
         bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
     }
     let metadata: Value = serde_json::from_slice(&output.stdout).context("reading cargo metadata")?;
-    let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
+    let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
     Ok(packages.iter().map(package).collect())
 }
 
@@ -141,14 +168,24 @@ mod tests {
         check("corten-apiserver", "corten-api", false, "");
         check("corten-apiserver", "hyper", false, "");
         check("corten", "corten-apiserver", false, "");
-        check("corten-api", "corten-apiserver", false, "layer 1) needs corten-apiserver (layer 3");
+        check("corten-api", "corten-apiserver", false, "layer 1) needs corten-apiserver (layer 5");
         check("corten-api", "corten-store", false, "layer 1) needs corten-store (layer 1");
         check("corten-api", "corten-store", true, "layer 1) needs corten-store (layer 1");
         check("corten-scheduler", "corten-store", false, "must not see corten-store");
-        check("corten-scheduler", "corten-kubelet", false, "layer 4) needs corten-kubelet");
+        check("corten-scheduler", "corten-kubelet", false, "layer 6) needs corten-kubelet");
         check("corten-api", "corten-testkit", false, "is for tests");
         check("corten-api", "corten-testkit", true, "");
         check("corten-e2e", "corten", false, "");
         check("corten-novelty", "corten-base", false, "is in no layer");
+    }
+
+    #[test]
+    fn names_without_a_crate_are_found() {
+        let package = |name: &str| Package { name: name.to_owned(), dependencies: Vec::new() };
+        let mut packages: Vec<Package> =
+            LAYERS.into_iter().flatten().chain(&OUTSIDE).map(|name| package(name)).collect();
+        assert_eq!(absent(&packages), Vec::<&str>::new());
+        packages.retain(|package| package.name != "corten-dns");
+        assert_eq!(absent(&packages), ["corten-dns"]);
     }
 }

@@ -1,7 +1,8 @@
-//! Files and directories are made in one place (`base/src/files.rs`), so that none is open to other users of a machine
+//! Files and directories are created in one place (`base/src/files.rs`), so that none is open to other users of a
+//! machine
 //! because a call left its mode to the umask.
 //!
-//! The files below make something for another reason, which is said beside each. Tests may do as they like.
+//! The files below create files for another reason, given beside each. Tests are not checked.
 
 use std::fs;
 
@@ -10,7 +11,7 @@ use anyhow::{Context, ensure};
 use super::text::rust_files;
 use crate::process::repository;
 
-/// Calls that make a file or a directory.
+/// Calls that create a file or a directory.
 const CALLS: [&str; 6] = [
     "fs::create_dir",
     "DirBuilder::new(",
@@ -20,10 +21,10 @@ const CALLS: [&str; 6] = [
     ".create_new(true)",
 ];
 
-/// What goes through the one place.
+/// Calls of the one place.
 const THROUGH: [&str; 2] = ["files::", "LogFile::"];
 
-/// Files that may, and why.
+/// Allowed files, and the reason.
 const MAY: [(&str, &str); 9] = [
     ("crates/base/src/files.rs", "the one place"),
     ("crates/container/src/native/cgroup.rs", "files of the kernel"),
@@ -36,7 +37,7 @@ const MAY: [(&str, &str); 9] = [
     ("crates/proxy/src/sysctls.rs", "settings of the kernel"),
 ];
 
-/// Folders that are no part of a cluster: they measure, build, or run on their own without dependencies.
+/// Folders that are no part of a cluster: benchmarks, build scripts, and programs without dependencies.
 const OUTSIDE: [&str; 3] = ["crates/bench/", "crates/descriptions/build/", "crates/sys/supervisor/"];
 
 pub(crate) fn check() -> anyhow::Result<()> {
@@ -60,7 +61,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Calls, by line, that make something on their own.
+/// Calls, by line, that create a file or directory themselves.
 fn makers(text: &str) -> impl Iterator<Item = (usize, &'static str)> {
     let code = text.split("#[cfg(test)]").next().unwrap_or_default();
     code.lines().enumerate().filter_map(|(at, line)| {
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_made_elsewhere_is_found() {
+    fn files_created_elsewhere_are_found() {
         let text = "//! x\nfs::create_dir_all(a)?;\n// fs::write(a, b)\nfiles::open_private(OpenOptions::new().create(true), a)?;\n\
                     let file = File::create(a)?;\n#[cfg(test)]\nfs::write(a, b);\n";
         let found: Vec<_> = makers(text).collect();

@@ -1,8 +1,10 @@
 //! Paths that an image or a container can influence are resolved in one place (`sys/src/rooted.rs`), or on descriptors.
 //!
-//! The files below touch such paths. A system call in them that takes a path has to be about a path of the node, or be made with
-//! no more rights than the container has; a comment on its line or the line above says which. A call elsewhere is not seen: a
-//! new file that touches content of containers belongs into the list.
+//! The files below handle such paths. A system call in them that takes a path has to be about a path of the node, or be
+//! made with
+//! no more rights than the container has; a comment on its line or the line above says which. Calls in other files are
+//! not
+//! checked: a new file that handles content of containers belongs into the list.
 
 use std::fs;
 
@@ -10,7 +12,7 @@ use anyhow::{Context, ensure};
 
 use crate::process::repository;
 
-/// Files, and folders of files, that handle what images and containers control.
+/// Files, and folders of files, that handle content of images and containers.
 const GUARDED: [&str; 15] = [
     "crates/sys/src/removal.rs",
     "crates/sys/supervisor/child.rs",
@@ -20,16 +22,16 @@ const GUARDED: [&str; 15] = [
     "crates/sys/supervisor/root.rs",
     "crates/container/src/image/merged.rs",
     "crates/container/src/image/unpack/tree.rs",
-    "crates/kubelet/src/collection/logs.rs",
+    "crates/kubelet/src/garbage_collection/logs.rs",
     "crates/kubelet/src/server/log_files.rs",
-    "crates/kubelet/src/shared_file.rs",
+    "crates/kubelet/src/containers/shared_file.rs",
     "crates/kubelet/src/stats/disk.rs",
-    "crates/kubelet/src/termination.rs",
+    "crates/kubelet/src/containers/termination_message.rs",
     "crates/kubelet/src/volumes/ownership.rs",
     "crates/kubelet/src/volumes/sub_path.rs",
 ];
 
-/// Calls that resolve a path as the kernel likes.
+/// Calls that resolve a path without restrictions.
 const CALLS: [&str; 25] = [
     "File::open(",
     "File::create(",
@@ -58,7 +60,7 @@ const CALLS: [&str; 25] = [
     "fs::stat(",
 ];
 
-/// What excuses a call: the words of a comment, or that the path is that of a descriptor.
+/// Accepted reasons: the words of a comment, or a path of a descriptor.
 const EXCUSES: [&str; 3] = ["path of the node", "as the container itself", "path_of("];
 
 pub(crate) fn check() -> anyhow::Result<()> {
@@ -76,7 +78,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Calls, by line, that take a path and are not excused. Tests at the end of a file may do as they like.
+/// Calls, by line, that take a path without an accepted reason. Tests at the end of a file are not checked.
 fn unexcused(text: &str) -> impl Iterator<Item = (usize, &'static str)> {
     let code = text.split("#[cfg(test)]").next().unwrap_or_default();
     let lines: Vec<&str> = code.lines().collect();

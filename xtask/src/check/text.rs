@@ -1,4 +1,4 @@
-//! What every file must say, and what none may.
+//! Texts that every file must contain, and texts that none may.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use anyhow::{Context, ensure};
 
 use crate::process::repository;
 
-/// Where Rust is; generated and vendored code would be elsewhere.
-const FOLDERS: [&str; 5] = ["crates", "testkit", "tests", "xtask", "fuzz"];
+/// The folders of Rust sources; generated and vendored code would be elsewhere.
+pub(super) const FOLDERS: [&str; 5] = ["crates", "testkit", "tests", "xtask", "fuzz"];
 
-/// What the README promises: two commands, word for word.
+/// The two commands that the README names, word for word.
 const PROMISED: [&str; 2] = ["cargo run --release -p corten -- server", "cargo xtask test"];
 
 pub(crate) fn check() -> anyhow::Result<()> {
@@ -26,10 +26,10 @@ pub(crate) fn check() -> anyhow::Result<()> {
     let readme = fs::read_to_string(repository().join("README.md")).context("reading README.md")?;
     for command in PROMISED {
         if !readme.contains(command) {
-            complaints.push(format!("  README.md: does not say `{command}`"));
+            complaints.push(format!("  README.md: does not contain `{command}`"));
         }
     }
-    ensure!(complaints.is_empty(), "the repository's texts:\n{}", complaints.join("\n"));
+    ensure!(complaints.is_empty(), "texts that are missing or not allowed:\n{}", complaints.join("\n"));
     Ok(())
 }
 
@@ -48,6 +48,11 @@ fn is_unfinished(line: &str) -> bool {
 }
 
 pub(super) fn rust_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    files(folder, &[".rs"])
+}
+
+/// All files below a folder whose names have one of these endings, sorted. Build results are left out.
+pub(super) fn files(folder: &Path, endings: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -57,7 +62,7 @@ pub(super) fn rust_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if path.is_dir() && name != "target" {
                 folders.push(path);
-            } else if name.ends_with(".rs") {
+            } else if endings.iter().any(|ending| name.ends_with(ending)) {
                 files.push(path);
             }
         }
@@ -76,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn files_say_what_they_are_for() {
+    fn files_begin_with_a_header() {
         check("//! Selectors.\n\nuse std::fmt;\n", &[]);
         check("use std::fmt;\n", &["does not start with //!"]);
         let unfinished = format!("//! Selectors.\n// {}DO: later\n", "TO");
@@ -84,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn nested_folders_are_read() {
+    fn nested_folders_are_searched() {
         let files = rust_files(&repository().join("xtask")).unwrap();
         assert!(files.iter().any(|file| file.ends_with("src/check/text.rs")));
     }

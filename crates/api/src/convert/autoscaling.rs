@@ -1,7 +1,7 @@
-//! Horizontal pod autoscalers: `v1` knows only the CPU's utilization, and keeps the rest in annotations.
+//! Horizontal pod autoscalers: `v1` has only the CPU's utilization, and keeps the rest in annotations.
 //!
-//! The annotations hold JSON of upstream's own making: metrics in the shape they had in `v2beta1`, the
-//! behavior with capital letters. Whatever cannot be read there is ignored.
+//! The annotations hold JSON of upstream's own design: metrics in the shape they had in `v2beta1`, the
+//! behavior with capital letters. Annotations that cannot be parsed are ignored.
 
 use crate::json;
 use crate::value::{Map, Str, Value};
@@ -11,7 +11,7 @@ const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
-/// Those above, and two that once were.
+/// The annotations above, and two former ones.
 const ANNOTATIONS: &[&str] = &[
     METRICS,
     CURRENT_METRICS,
@@ -21,7 +21,7 @@ const ANNOTATIONS: &[&str] = &[
     "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
 ];
 
-/// Where a member is in `v2`, its name in `v1`, and whether `v1` writes it even when it is zero.
+/// The path of a member in `v2`, its name in `v1`, and true if `v1` writes it even when it is zero.
 type Member = (&'static [&'static str], &'static str, bool);
 
 /// The members of each kind of metric.
@@ -119,7 +119,7 @@ pub(super) fn v2_to_v1(hpa: &mut Value) {
     if let Some(utilization) = current.iter().rev().find_map(|m| cpu_utilization(m, "current")) {
         hpa.set(&["status", "currentCPUUtilizationPercentage"], utilization);
     }
-    // All of them: the CPU's has a raw value too.
+    // All of them: the metric of the CPU has a raw value too.
     annotate(hpa, CURRENT_METRICS, current.iter().map(|m| to_v1(m, STATUSES)).collect());
     let conditions = taken(hpa, &["status", "conditions"]);
     annotate(hpa, CONDITIONS, conditions);
@@ -158,7 +158,7 @@ pub(super) fn v1_to_v2(hpa: &mut Value) {
     drop_annotations(hpa);
 }
 
-/// Takes the list at a path out of the object.
+/// Removes and returns the list at a path of the object.
 fn taken(hpa: &mut Value, path: &[&str]) -> Vec<Value> {
     match hpa.remove(path) {
         Some(Value::Array(items)) => items,
@@ -189,7 +189,7 @@ fn drop_annotations(hpa: &mut Value) {
     }
 }
 
-/// The CPU's average utilization, if that is what a metric is about.
+/// The average utilization of the CPU, if the metric is about that.
 fn cpu_utilization(metric: &Value, place: &str) -> Option<i64> {
     let about_cpu =
         metric.str_at(&["type"]) == Some("Resource") && metric.str_at(&["resource", "name"]) == Some("cpu");
@@ -241,7 +241,7 @@ fn to_v2(metric: &Value, shapes: Shapes) -> Value {
     out
 }
 
-/// Besides its members, a spec says in `v2` what its target is.
+/// Besides its members, a spec in `v2` has a type of its target.
 fn spec_to_v2(metric: &Value) -> Value {
     let mut out = to_v2(metric, SPECS);
     for (source, _) in SPECS {

@@ -1,4 +1,4 @@
-//! Events: `events.k8s.io/v1` renames what `v1` has.
+//! Events: `events.k8s.io/v1` renames fields of `v1`.
 
 use super::rename;
 use crate::value::Value;

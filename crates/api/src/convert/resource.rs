@@ -1,5 +1,5 @@
-//! Dynamic resource allocation: `v1beta1` has an exact request's fields in the request itself, and a
-//! device's in `basic`.
+//! Dynamic resource allocation: `v1beta1` has the fields of an exact request in the request itself, and those of a
+//! device in `basic`.
 
 use crate::value::{Map, Value};
 

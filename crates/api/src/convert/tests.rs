@@ -30,7 +30,7 @@ fn every_resource_with_versions_is_listed() {
             .map(|r| r.api_version())
             .collect();
         if siblings.len() > 1 {
-            let versions = versioned(&resource.api_version(), resource.kind).expect(resource.kind);
+            let versions = versioned(&resource.api_version(), &resource.kind).expect(&resource.kind);
             assert!(siblings.iter().all(|s| versions.has(s)), "{}", resource.kind);
         }
     }

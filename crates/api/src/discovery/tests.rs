@@ -1,4 +1,4 @@
-//! Discovery against what a stock server answers.
+//! Discovery compared with the responses of an upstream server.
 
 use super::*;
 
@@ -78,7 +78,7 @@ fn hashes_name_the_stored_version() {
     assert_eq!(hash("autoscaling", "v2", "horizontalpodautoscalers").as_deref(), Some("qwQve8ut294="));
     assert_eq!(hash("", "v1", "bindings"), None);
     for (group, name, _) in STORED_OLDER {
-        assert!(resources::all().iter().any(|r| (r.group, r.name) == (*group, *name)), "{group} {name}");
+        assert!(resources::all().iter().any(|r| r.group == *group && r.name == *name), "{group} {name}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where members stand in a document, for a few paths out of many.
+//! The positions of a few paths among the members of a document.
 //!
 //! A path is recognized by a hash that grows with each step down and is taken back with each step up, so that
 //! a long key costs its length once, however many members are below it. Two paths with one hash would only be
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::parse::visit;
 
-/// Where each path stands among all members of a document that was parsed before, as often as it stands there.
+/// The positions of each path among all members of a parsed document.
 pub fn places(text: &[u8], paths: &[&str]) -> Vec<Vec<usize>> {
     let hashed = |path: &&str| Hash::EMPTY.with(path.as_bytes());
     let mut order = Order {
@@ -24,10 +24,10 @@ pub fn places(text: &[u8], paths: &[&str]) -> Vec<Vec<usize>> {
     order.found
 }
 
-/// How often a path is noted; a member that stands more than twice is a duplicate all the same.
+/// Maximum number of recorded positions of a path; two suffice to show that a member is duplicated.
 const MOST_PLACES: usize = 2;
 
-/// The way to where a reader is.
+/// The path of the reader's position.
 pub(super) struct Order {
     wanted: HashMap<Hash, Vec<usize>>,
     found: Vec<Vec<usize>>,
@@ -63,7 +63,7 @@ impl Order {
     }
 }
 
-/// Fowler, Noll and Vo's hash: its state after a text is where the next piece of the text goes on.
+/// The hash of Fowler, Noll and Vo: its state after a text can be extended with the next part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Hash(u64);
 

@@ -1,11 +1,11 @@
 //! JSON text to `Value`.
 //!
-//! Errors are worded as Go's `encoding/json` words them, since they reach users. Invalid UTF-8 is
-//! replaced, as Go does. Nesting is limited so that no input can exhaust the stack. The value of a
-//! member called `fieldsV1` is kept as raw text: it is the bulk of most objects and rarely looked at.
+//! Errors are worded as in Go's `encoding/json`, since they reach users. Invalid UTF-8 is
+//! replaced, as in Go. Nesting is limited so that no input can exhaust the stack. The value of a
+//! member called `fieldsV1` is kept as raw text: it is the bulk of most objects and rarely needed as a tree.
 //!
-//! Time and memory are linear in the text, whatever it says: paths are put into words only for findings, and
-//! these are limited in number and size.
+//! Time and memory are linear in the text: paths are formatted only for findings, and these are limited in number and
+//! size.
 
 use std::borrow::Cow;
 
@@ -16,13 +16,13 @@ use super::order::Order;
 use super::scan::plain_run;
 use crate::value::{Map, Str, Value};
 
-/// Deeper input is refused. Far beyond any real object, far below what the stack allows.
+/// Maximum depth of the input. Far beyond any real object, far below the limit of the stack.
 pub(crate) const MAX_DEPTH: usize = 256;
 
-/// More duplicates than this are not worth reporting; upstream stops there too.
+/// Maximum number of reported duplicates, as upstream.
 const MAX_DUPLICATES: usize = 100;
 
-/// Nor are more once their paths are this long together: a key can be as long as the text.
+/// Maximum length of all reported paths together: a key can be as long as the text.
 pub(crate) const MAX_FINDINGS_BYTES: usize = 256 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -35,7 +35,7 @@ pub enum ParseError {
     TooDeep,
 }
 
-/// How Go quotes a character in its JSON errors.
+/// A character as Go quotes it in its JSON errors.
 fn quote(c: char) -> String {
     match c {
         '\'' => r"'\''".to_owned(),
@@ -50,7 +50,7 @@ fn quote(c: char) -> String {
     }
 }
 
-/// A key that stood twice in one object: the path to it, as Kubernetes' strict decoder prints it.
+/// A duplicate key of an object: its path, as Kubernetes' strict decoder prints it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Duplicate {
     pub path: String,
@@ -63,7 +63,7 @@ pub fn parse(text: &[u8]) -> Result<Value, ParseError> {
 
 /// Parses one JSON document, noting each duplicate key.
 pub fn parse_reporting(text: &[u8], duplicates: Option<&mut Vec<Duplicate>>) -> Result<Value, ParseError> {
-    // Nearly all text is sound; only what is not takes the slow way.
+    // Nearly all text is valid UTF-8; only invalid text is copied.
     let text = match std::str::from_utf8(text) {
         Ok(text) => Cow::Borrowed(text),
         Err(_) => String::from_utf8_lossy(text),
@@ -75,17 +75,17 @@ pub fn parse_reporting(text: &[u8], duplicates: Option<&mut Vec<Duplicate>>) -> 
         return Err(parser.unexpected("after top-level value"));
     }
     if let (true, Some(found)) = (parser.is_doubled, duplicates) {
-        // Nearly nobody says a thing twice: where that was is found out by reading again.
+        // Duplicates are rare, so their paths are found by parsing a second time.
         let _ = Parser { duplicates: Some(found), ..Parser::new(&text) }.value(0);
     }
     Ok(value)
 }
 
-/// Reads a document that was parsed before once more, telling `order` of each member.
+/// Parses a document that was parsed before once more, reporting each member to `order`.
 pub(super) fn visit(text: &[u8], order: &mut Order) {
     let text = String::from_utf8_lossy(text);
     let mut parser = Parser { order: Some(order), ..Parser::new(&text) };
-    // What cannot be read has no order; the members up to there do.
+    // Members before an error are reported.
     let _ = parser.value(0);
 }
 
@@ -97,7 +97,7 @@ enum Step {
 struct Parser<'a, 'd> {
     text: &'a str,
     at: usize,
-    /// A key stood twice in one object.
+    /// True if a key occurred twice in one object.
     is_doubled: bool,
     /// Inside a value that becomes raw text, in which there is no other.
     in_raw: bool,
@@ -137,7 +137,7 @@ impl<'a, 'd> Parser<'a, 'd> {
         }
     }
 
-    /// The error for whatever stands here.
+    /// The error for the byte at the current position.
     fn unexpected(&self, context: &'static str) -> ParseError {
         match self.text.get(self.at..).and_then(|rest| rest.chars().next()) {
             Some(found) => ParseError::InvalidCharacter { found, context },
@@ -226,7 +226,7 @@ impl<'a, 'd> Parser<'a, 'd> {
         value
     }
 
-    /// Whether somebody wants to know where things stand.
+    /// Returns true if the caller needs the paths of members.
     fn keeps_path(&self) -> bool {
         self.duplicates.is_some() || self.order.is_some()
     }
@@ -294,7 +294,7 @@ impl<'a, 'd> Parser<'a, 'd> {
         Ok(Value::Raw(super::write_to_string(&tree).into()))
     }
 
-    /// Goes over a value without keeping it; exactly what `value` refuses is refused.
+    /// Checks a value without keeping it; it refuses exactly what `value` refuses.
     fn pass(&mut self, depth: usize) -> Result<(), ParseError> {
         if depth > MAX_DEPTH {
             return Err(ParseError::TooDeep);
@@ -482,8 +482,8 @@ impl<'a, 'd> Parser<'a, 'd> {
     }
 }
 
-/// Where an object ends that is made of keys and such objects only, without spaces: as field sets are, but
-/// for few. `None` if this is not one, or deeper than that many levels, whatever else it is.
+/// The end of an object that consists only of keys and such objects, without spaces, as nearly all field sets do.
+/// `None` if the text is not one, or is nested deeper than that many levels.
 fn end_of_fields(text: &[u8], levels: usize) -> Option<usize> {
     let (mut at, mut depth) = (0, 0);
     loop {
@@ -514,7 +514,7 @@ fn end_of_fields(text: &[u8], levels: usize) -> Option<usize> {
             at += plain_run(&text[at..]);
             match text.get(at..at + 2)? {
                 b"\":" => break,
-                // In what tells items apart, quotes are the rule.
+                // Keys of list items usually contain escaped quotes.
                 b"\\\"" | b"\\\\" => at += 2,
                 _ => return None,
             }

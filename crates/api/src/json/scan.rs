@@ -1,4 +1,4 @@
-//! Finding what is special in a string, eight bytes at a time.
+//! Finds special characters in a string, eight bytes at a time.
 
 const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
 const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
@@ -17,7 +17,7 @@ const fn special(word: u64) -> u64 {
     quotes | backslashes | controls
 }
 
-/// Where the first special byte is. The length if there is none.
+/// The position of the first special byte, or the length if there is none.
 pub(super) fn plain_run(bytes: &[u8]) -> usize {
     let mut at = 0;
     while let Some(chunk) = bytes[at..].first_chunk::<8>() {
@@ -28,7 +28,7 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
         }
         at += 8;
     }
-    // The last word overlaps with what was plain.
+    // The last word overlaps with bytes that were already checked.
     if let Some(chunk) = bytes.last_chunk::<8>() {
         let special = special(u64::from_le_bytes(*chunk));
         return bytes.len() - 8 + special.trailing_zeros() as usize / 8;

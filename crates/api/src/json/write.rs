@@ -73,7 +73,7 @@ fn pretty(out: &mut Vec<u8>, value: &Value, depth: usize) {
     }
 }
 
-/// A new line, after a comma where one is due.
+/// A new line, after a comma where one is needed.
 fn line(out: &mut Vec<u8>, comma: bool, depth: usize) {
     out.extend_from_slice(if comma { b",\n" } else { b"\n" });
     out.resize(out.len() + depth * 2, b' ');
@@ -85,7 +85,7 @@ pub fn write_to_string(value: &Value) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Whether a string is written other than it stands.
+/// Returns true if a string contains characters that are escaped.
 pub(crate) fn is_escaped(text: &str) -> bool {
     plain_run(text.as_bytes()) < text.len()
 }
@@ -117,10 +117,13 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
 fn write_float(out: &mut Vec<u8>, float: f64) {
     if !float.is_finite() {
         out.extend_from_slice(b"null");
-    } else if float == float.trunc() && float.abs() < 1e21 {
-        out.extend_from_slice(format!("{float:.0}").as_bytes());
+    } else if float == 0.0 || (1e-6..1e21).contains(&float.abs()) {
+        out.extend_from_slice(float.to_string().as_bytes());
     } else {
-        out.extend_from_slice(format!("{float:?}").as_bytes());
+        // Go writes the sign of every exponent.
+        let text = format!("{float:e}");
+        let sign = if float.abs() < 1.0 { "e" } else { "e+" };
+        out.extend_from_slice(text.replace('e', sign).as_bytes());
     }
 }
 
@@ -130,10 +133,25 @@ mod tests {
     use crate::{json::parse, value};
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn encoded_objects_decode_to_themselves() {
         let value = value!({"a": "q\"\\\n\u{1}é", "b": [1, true, null, 1.5], "c": {"d": {}}});
         let text = write_to_string(&value);
         assert_eq!(text, "{\"a\":\"q\\\"\\\\\\n\\u0001é\",\"b\":[1,true,null,1.5],\"c\":{\"d\":{}}}");
         assert_eq!(parse(text.as_bytes()).unwrap(), value);
+    }
+
+    #[test]
+    fn floats_are_written_as_go_writes_them() {
+        for (float, text) in [
+            (1e20, "100000000000000000000"),
+            (1e21, "1e+21"),
+            (-1.5e300, "-1.5e+300"),
+            (1e-6, "0.000001"),
+            (1.25e-7, "1.25e-7"),
+            (0.1, "0.1"),
+            (-0.0, "-0"),
+        ] {
+            assert_eq!(write_to_string(&Value::Float(float)), text);
+        }
     }
 }

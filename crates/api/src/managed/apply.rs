@@ -1,15 +1,15 @@
 //! Server-side apply.
 //!
-//! Invariants: the manager owns exactly what it applies. What it applied before and leaves out now is
-//! removed unless somebody else owns it. What somebody else owns is not changed unless forced. Fields that
-//! come from defaulting belong to nobody.
+//! Invariants: the manager owns exactly the fields it applies. Fields that it applied before and leaves out now are
+//! removed unless another manager owns them. Fields of other managers are not changed unless forced. Fields that
+//! come from defaulting have no owner.
 
 use std::collections::HashMap;
 
 use super::entries::{self, Entry, Operation};
 use super::set::Set;
 use super::shape::Shape;
-use super::validate::{group_version_kind, validate_applied};
+use super::validate::{group_version_kind, validate_applied, validate_live};
 use super::versions::Comparisons;
 use super::{
     Context, InvalidFields, MANAGED_FIELDS, compare, element, fields, merge, strip, take_changes, text,
@@ -26,11 +26,11 @@ const LAST_APPLIED: &[&str] =
     &["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"];
 const MAX_ANNOTATIONS_BYTES: usize = 256 * 1024;
 
-/// Merges an applied configuration into the live object, or makes one from it where `live` is `None`.
-/// `applied` is what the client sent, only parsed: a field that its type does not have is an error here,
-/// and values conflict by how they are spelled. The result carries its owners and still has to be
-/// conformed and defaulted. Where nothing changed it equals the live object but for its owners; after what
-/// the server sets is restored, `keep_times` makes the two equal if only times differ.
+/// Merges an applied configuration into the live object, or creates one from it where `live` is `None`. `applied` is
+/// the parsed request: a field that its type does not have is an error here, and values conflict by their spelling. The
+/// result has its owners and still has to be conformed and defaulted. Where nothing changed it equals the live object
+/// except for its owners; after the fields that the server sets are restored, `keep_times` makes the two equal if only
+/// times differ.
 pub fn apply(ctx: &Context<'_>, live: Option<&Value>, applied: &Value, force: bool) -> Result<Value, Status> {
     if applied.str_at(&["apiVersion"]) != Some(ctx.api_version) {
         return Err(Status::bad_request(format!("invalid object type: {}", group_version_kind(applied))));
@@ -77,8 +77,8 @@ pub fn apply(ctx: &Context<'_>, live: Option<&Value>, applied: &Value, force: bo
     Ok(object)
 }
 
-/// If an object differs from the old one only in when its managers last acted, gives it the old times
-/// back, so that the two are equal and nothing needs to be written.
+/// If an object differs from the old one only in the times of its managers, restores the old times,
+/// so that the two are equal and nothing needs to be written.
 pub fn keep_times(old: &Value, new: &mut Value) {
     let (olds, news) = (old.items_at(MANAGED_FIELDS), new.items_at(MANAGED_FIELDS));
     let timeless = |a: &Value, b: &Value| match (a.as_object(), b.as_object()) {
@@ -110,7 +110,7 @@ fn equal_but_for_owners(old: &Value, new: &Value) -> bool {
         })
 }
 
-/// What one other manager owns of what would change.
+/// The fields of one other manager that would change.
 struct Conflict {
     identifier: String,
     described: String,
@@ -124,7 +124,7 @@ impl Conflict {
     }
 }
 
-/// Why an apply was not done.
+/// The reason for which an apply was refused.
 enum Refusal {
     Conflicts(Vec<Conflict>),
     Failed(Box<Status>),
@@ -157,7 +157,7 @@ pub(super) fn failed(what: &str, why: &str) -> Status {
     Status::unexplained(format!("{what}: {why}"))
 }
 
-/// Conflicts may be as many as the object has fields, each as far down as it goes: only so many are listed.
+/// There may be as many conflicts as fields, each at any depth: their listed size is bounded.
 fn conflict_status(conflicts: &[Conflict]) -> Status {
     let mut causes = Vec::new();
     let mut lines = Vec::new();
@@ -182,7 +182,7 @@ fn conflict_status(conflicts: &[Conflict]) -> Status {
     Status::apply_conflict(message, causes)
 }
 
-/// One try: the object and its owners afterwards. `live` comes without its owners.
+/// One attempt: returns the object and its owners. `live` comes without its owners.
 fn attempt(
     ctx: &Context<'_>,
     live: &Value,
@@ -190,7 +190,12 @@ fn attempt(
     mut owners: Vec<Entry>,
     force: bool,
 ) -> Result<(Value, Vec<Entry>), Refusal> {
-    validate_applied(ctx.schema, applied).map_err(|status| Refusal::Failed(Box::new(status)))?;
+    let refused = |status| Refusal::Failed(Box::new(status));
+    validate_applied(ctx.schema, applied).map_err(refused)?;
+    // A built-in type has no live object that it does not fit; the schema of a custom resource may have changed.
+    if ctx.versions.is_some() {
+        validate_live(ctx.schema, live).map_err(refused)?;
+    }
     let merged =
         merge::merge(live, applied, ctx.schema).map_err(|e| Refusal::failed("failed to merge config", &e))?;
     let mut set = fields::field_set(applied, ctx.schema);
@@ -206,7 +211,7 @@ fn attempt(
         }
         None => merged,
     };
-    give_way(ctx, live, &object, &mut owners, force)?;
+    take_from_other_managers(ctx, live, &object, &mut owners, force)?;
     let own_set = own.set(ctx)?;
     strip(own_set);
     let changed = !compare::same(live, &object);
@@ -218,8 +223,8 @@ fn attempt(
     Ok((if changed { object } else { live.clone() }, owners))
 }
 
-/// Removes what the manager applied last time, does not apply now, and nobody else owns. Each owner is asked in
-/// the version it speaks; what is removed is decided in the version of the last apply.
+/// Removes the fields that the manager applied last time, does not apply now, and no other manager owns. Each entry is
+/// compared in its own version; the removal is decided in the version of the last apply.
 fn prune(
     ctx: &Context<'_>,
     merged: Value,
@@ -235,7 +240,7 @@ fn prune(
     };
     let merged = convert(merged, ctx.api_version, &spoken)?;
     let last = last.with_named_fields(Shape::Struct(&form));
-    // Remove all of it, put back what is owned, then what was not the manager's to begin with.
+    // Removes all of it, restores owned fields, then those that the manager did not own.
     let mut pruned = fields::without(&merged, &last, &form);
     for (version, owned) in owned_by_version(ctx, &spoken, owners, own)? {
         let Some(form) = ctx.form(&version) else { continue };
@@ -249,12 +254,12 @@ fn prune(
     convert(fields::without(&merged, &gone, &form), &spoken, ctx.api_version)
 }
 
-/// Every path an object speaks of, the named ones included.
+/// All paths that an object mentions, including struct fields on the way.
 fn mentioned(object: &Value, form: &Struct) -> Set {
     fields::field_set(object, form).with_named_fields(Shape::Struct(form))
 }
 
-/// What all owners own together, version by version, one of them first.
+/// The fields of all owners together, by version, starting with one of them.
 fn owned_by_version(
     ctx: &Context<'_>,
     first: &str,
@@ -277,9 +282,9 @@ fn owned_by_version(
     Ok(owned)
 }
 
-/// Takes from the others what changes, which they have to agree to. Who speaks a version that is no more is
-/// forgotten.
-fn give_way(
+/// Takes changed fields from the other managers, which is a conflict unless forced. Entries of a version that is no
+/// longer served are dropped.
+fn take_from_other_managers(
     ctx: &Context<'_>,
     live: &Value,
     object: &Value,
@@ -291,7 +296,7 @@ fn give_way(
     let mut conflicts = Vec::new();
     let mut kept = Vec::with_capacity(owners.len());
     for entry in std::mem::take(owners) {
-        let Some(comparison) = comparisons.spoken_in(entry.api_version()).map_err(failed)? else { continue };
+        let Some(comparison) = comparisons.in_version(entry.api_version()).map_err(failed)? else { continue };
         kept.push(entry);
         let Some(entry) = kept.last_mut() else { continue };
         let overlap = |set: &Set| entry.overlap(set).map_err(|e| failed(e.to_string()));
@@ -315,8 +320,8 @@ fn give_way(
     }
 }
 
-/// What the client-side applied configuration in the live object's annotation set, as far as it is still
-/// as it was set.
+/// The fields of the client-side applied configuration in the live object's annotation, as far as their values are
+/// unchanged.
 fn last_applied_fields(ctx: &Context<'_>, live: &Value) -> Option<Set> {
     let text = live.str_at(LAST_APPLIED).filter(|text| !text.is_empty())?;
     let last = json::parse(text.as_bytes()).ok()?;
@@ -331,14 +336,14 @@ fn last_applied_fields(ctx: &Context<'_>, live: &Value) -> Option<Set> {
     Some(set)
 }
 
-/// Keeps the client-side applied configuration in step, where an object has one.
+/// Updates the client-side applied configuration, where an object has one.
 fn refresh_last_applied(object: &mut Value, applied: &Value) {
     if object.str_at(LAST_APPLIED).is_none_or(str::is_empty) {
         return;
     }
     let mut last = applied.clone();
     last.remove(LAST_APPLIED);
-    // Annotations go through a map of text: null is no text, and no map is no annotations.
+    // Annotations are a map of strings: null becomes an empty string, and no map no annotations.
     match last.get_mut("metadata").and_then(|m| m.get_mut("annotations")) {
         Some(Value::Object(map)) => {
             for (_, value) in map.iter_mut().filter(|(_, value)| value.is_null()) {

@@ -1,7 +1,7 @@
-//! Which fields differ between two objects of a type.
+//! The differences between two objects of a type.
 //!
-//! Invariants: a subtree that came or went contributes every path in it, also the ones passed through; an
-//! item that stands twice in a keyed list or set is one value together with its doubles. Equal subtrees
+//! Invariants: an added or removed subtree contributes every path in it, including those on the way; an
+//! item that occurs twice in a keyed list or set is one value together with its duplicates. Equal subtrees
 //! cost one comparison.
 
 use std::cmp::Ordering;
@@ -12,10 +12,10 @@ use super::shape::{Items, Shape};
 use crate::schema::{Kind, Struct};
 use crate::value::{Map, Str, Value};
 
-/// More changed items than this are matched by sorting instead of one by one.
+/// From this number of changed items on they are matched by sorting.
 const FEW_ITEMS: usize = 8;
 
-/// What makes one object another.
+/// The differences between two objects.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     /// Added or given another value.
@@ -23,7 +23,7 @@ pub(super) struct Comparison {
     pub(super) removed: Set,
 }
 
-/// Compares two objects. An error says which list cannot be told apart into items.
+/// Compares two objects. An error names the list whose items have no unique keys.
 pub(super) fn compare(old: &Value, new: &Value, schema: &Struct) -> Result<Comparison, String> {
     let mut found = Found::default();
     let empty = Map::new();
@@ -32,8 +32,7 @@ pub(super) fn compare(old: &Value, new: &Value, schema: &Struct) -> Result<Compa
     Ok(Comparison { changed: found.changed, removed: found.removed })
 }
 
-/// What a freshly made object of a type looks like before anybody sets anything: what creation is
-/// compared with.
+/// A new object of a type before any field is set: creation is compared with it.
 pub(super) fn zero_object(schema: &Struct) -> Value {
     let kept = schema.fields.iter().filter(|f| f.keep);
     Value::Object(kept.map(|f| (f.name.clone(), zero(&f.kind, f.pointer))).collect())
@@ -51,7 +50,7 @@ pub(super) fn zero(kind: &Kind, pointer: bool) -> Value {
     }
 }
 
-/// Whether upstream would call two values equal.
+/// Returns true if upstream considers two values equal.
 pub(super) fn same(a: &Value, b: &Value) -> bool {
     a == b || order(a, b) == Ordering::Equal
 }
@@ -66,7 +65,7 @@ struct Found {
 }
 
 impl Found {
-    /// Takes in what was found one step down.
+    /// Adds the differences of a place one step down.
     fn add(&mut self, below: Found, element: impl FnOnce() -> Element) {
         let changed = below.is_changed || !below.changed.is_empty();
         let removed = below.is_removed || !below.removed.is_empty();
@@ -92,7 +91,7 @@ impl Found {
     }
 }
 
-/// Compares the values at one place. At least one of them is there, and they are not plainly equal.
+/// Compares the values at one place. At least one of them exists, and they are not trivially equal.
 fn place(old: Option<&Value>, new: Option<&Value>, shape: Shape<'_>) -> Result<Found, String> {
     let mut found = Found::default();
     match (old, new) {
@@ -113,7 +112,7 @@ fn place(old: Option<&Value>, new: Option<&Value>, shape: Shape<'_>) -> Result<F
     Ok(found)
 }
 
-/// Every path below a place that came or went as a whole.
+/// All paths below a place that was added or removed as a whole.
 fn everything(value: &Value, shape: Shape<'_>) -> Result<Set, String> {
     let node = |element, children| Node { element, member: true, children };
     let nodes = match (shape, value) {
@@ -147,8 +146,8 @@ fn everything(value: &Value, shape: Shape<'_>) -> Result<Set, String> {
     Ok(Set { nodes })
 }
 
-/// Marks a place that has parts as come or gone, when it is not one value.
-fn came_or_went(old: Option<&Value>, new: Option<&Value>, found: &mut Found) {
+/// Marks a place with parts as added or removed, unless it is one value.
+fn mark_added_or_removed(old: Option<&Value>, new: Option<&Value>, found: &mut Found) {
     found.is_changed |= old.is_none();
     found.is_removed |= new.is_none();
 }
@@ -167,7 +166,7 @@ fn objects(
         return Ok(());
     }
     members(old_map, new_map, shape, found)?;
-    came_or_went(old, new, found);
+    mark_added_or_removed(old, new, found);
     Ok(())
 }
 
@@ -179,7 +178,7 @@ fn deduced(old: Option<&Value>, new: Option<&Value>, found: &mut Found) -> Resul
             found.leaf(old, new);
             Ok(())
         }
-        // The kind of value changed: it is another value, and its members come or go.
+        // The kind of value changed: it is another value, and its members are added or removed.
         _ => {
             found.leaf(old, new);
             let map = |v: Option<&Value>| v.and_then(Value::as_object).cloned().unwrap_or_default();
@@ -228,11 +227,11 @@ fn lists(
     }
     found.changed.nodes.sort_by(|a, b| a.element.cmp(&b.element));
     found.removed.nodes.sort_by(|a, b| a.element.cmp(&b.element));
-    came_or_went(old, new, found);
+    mark_added_or_removed(old, new, found);
     Ok(())
 }
 
-/// The usual case, a few items changed where they stand; false if it is not that.
+/// The usual case, a few items changed in place; false if it is not that.
 fn in_place(old: &[Value], new: &[Value], items: Items<'_>, found: &mut Found) -> Result<bool, String> {
     if old.len() != new.len() {
         return Ok(false);
@@ -262,7 +261,7 @@ fn in_place(old: &[Value], new: &[Value], items: Items<'_>, found: &mut Found) -
     Ok(true)
 }
 
-/// Pairs items by what tells them apart.
+/// Pairs items by their keys.
 fn matched(old: &[Value], new: &[Value], items: Items<'_>, found: &mut Found) -> Result<(), String> {
     let (olds, news) = (sorted(old, items)?, sorted(new, items)?);
     let (mut olds, mut news) = (olds.as_slice(), news.as_slice());
@@ -288,7 +287,7 @@ fn sorted<'v>(list: &'v [Value], items: Items<'_>) -> Result<Vec<Item<'v>>, Stri
     Ok(out)
 }
 
-/// Compares everything that has the same key in two lists: one item each, unless there are doubles.
+/// Compares the items of one key in two lists: one item each, unless there are duplicates.
 fn item(old: &[Item<'_>], new: &[Item<'_>], shape: Shape<'_>) -> Result<Found, String> {
     match (old, new) {
         ([(_, old)], [(_, new)]) if old == new => Ok(Found::default()),

@@ -1,8 +1,8 @@
 //! The fields of a new object, written straight into the text its first manager's entry carries.
 //!
-//! The outcome is that of comparing the object with one of its type that nobody has touched yet. Creation is
-//! the most frequent write and has no other managers, so no set is made that would only be written down. What
-//! is out of the ordinary (items that cannot be told apart) is left to the comparison.
+//! The result is that of comparing the object with an unset one of its type. Creation is the most frequent write and
+//! has no other managers, so no set is built only to be encoded. Unusual objects (with items that have no unique keys)
+//! are left to the comparison.
 
 use super::compare::{same, zero};
 use super::element::{Element, write_field};
@@ -29,7 +29,7 @@ pub(super) fn fields(new: &Value, schema: &Struct, filter: Option<&Filter>) -> O
     String::from_utf8(writer.out).ok().map(Str::from)
 }
 
-/// Where in an object its members stand, as far as that decides whether they can be owned.
+/// A place in an object, as far as it decides whether its members can be owned.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     is_object: bool,
@@ -38,7 +38,7 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// The place of a member; none if nobody owns it.
+    /// The place of a member; `None` if it cannot be owned.
     fn below(self, name: &str) -> Option<Place<'a>> {
         if !self.is_object && self.is_plain() {
             return Some(self);
@@ -56,7 +56,7 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// Whether everything below can be owned.
+    /// Returns true if everything below can be owned.
     fn is_plain(self) -> bool {
         !self.is_metadata && self.excluded.is_none()
     }
@@ -68,16 +68,16 @@ struct Writer {
 }
 
 impl Writer {
-    /// Members of an object that its type always has: only what differs from an untouched one was set.
+    /// Members of an object that its type always has: only those that differ from an unset object are owned.
     fn untouched(&mut self, map: &Map, schema: &Struct, place: Place<'_>) -> Option<()> {
         for (name, value) in map.iter() {
             let Some(below) = place.below(name) else { continue };
             let field = schema.field(name);
-            let shape = field.map_or(Shape::Deduced, |field| Shape::of(&field.kind));
+            let shape = field.map_or(Shape::Deduced, Shape::of_field);
             let before = field.filter(|field| field.keep);
             let start = self.field(name);
             let written = match (before, shape, value) {
-                // The object was there, so only its members can be new.
+                // The object always exists, so only its members can be new.
                 (Some(field), Shape::Struct(inner), Value::Object(members)) if !field.pointer => {
                     let start = self.open(false);
                     self.untouched(members, inner, below)?;
@@ -99,7 +99,7 @@ impl Writer {
         Some(())
     }
 
-    /// All there is below a value that is new as a whole.
+    /// Everything below a value that is new as a whole.
     fn everything(&mut self, value: &Value, shape: Shape<'_>, place: Place<'_>) -> Option<()> {
         match (shape, value) {
             (Shape::Struct(_) | Shape::Map(_) | Shape::Deduced, Value::Object(map)) => {
@@ -138,7 +138,7 @@ impl Writer {
         Some(())
     }
 
-    /// A value and all there is below it. False if nothing of it can be owned.
+    /// A value and everything below it. False if nothing of it can be owned.
     fn node(&mut self, value: &Value, shape: Shape<'_>, place: Place<'_>) -> Option<bool> {
         if !shape.has_parts(value) {
             return Some(self.whole());
@@ -148,13 +148,13 @@ impl Writer {
         Some(self.close(start) || self.leaf(start))
     }
 
-    /// A value that is owned as one.
+    /// A value that is owned as a whole.
     fn whole(&mut self) -> bool {
         self.out.extend_from_slice(b"{}");
         true
     }
 
-    /// Begins a member; the length to go back to if it turns out to be nobody's.
+    /// Begins a member; returns the length to truncate to if nothing of it can be owned.
     fn field(&mut self, name: &str) -> usize {
         let start = self.out.len();
         self.comma();

@@ -1,7 +1,7 @@
-//! One step of a path into an object: a field, a list item told apart by key or by value, or an index.
+//! One step of a path into an object: a field, a list item identified by key or by value, or an index.
 //!
 //! Invariants: the order is upstream's (fields, then keys, then values, then indices), since field sets
-//! are written in it; a key's members are sorted by name; numbers compare by what they are worth.
+//! are written in it; a key's members are sorted by name; numbers compare by value.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -18,12 +18,12 @@ pub enum Element {
     Key(Box<[(Str, Value)]>),
     /// The item of a set.
     Value(Value),
-    /// A place in a list. Never made here, but other writers may have.
+    /// A position in a list. Never created here, but other writers may have.
     Index(i64),
 }
 
 impl Element {
-    /// Reads the form that field sets use: `f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`. `None` in the
+    /// Parses the form of field sets: `f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`. `None` in the
     /// result is a kind of element that a later version may know.
     pub fn parse(text: &str) -> Result<Option<Element>, String> {
         let (kind, rest) = match text.as_bytes() {
@@ -100,7 +100,7 @@ pub(super) fn write_field(name: &str, out: &mut Vec<u8>, scratch: &mut Vec<u8>) 
 fn write_escaping_html(out: &mut Vec<u8>, value: &Value) {
     let start = out.len();
     json::write(out, value);
-    // Of the letters concerned, all but three begin with this byte.
+    // All but three of the escaped characters begin with this byte.
     if out[start..].iter().any(|b| matches!(b, b'<' | b'>' | b'&' | 0xe2)) {
         let escaped = escape_html(&String::from_utf8_lossy(&out[start..])).into_owned();
         out.truncate(start);
@@ -108,7 +108,7 @@ fn write_escaping_html(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// Escapes what Go escapes in JSON beyond what JSON asks for.
+/// Escapes the characters that Go escapes in JSON beyond those that JSON requires.
 pub(super) fn escape_html(text: &str) -> Cow<'_, str> {
     if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
         return Cow::Borrowed(text);
@@ -141,9 +141,12 @@ impl fmt::Display for Element {
     }
 }
 
+/// A value in a path. The members of a map have no separator, as upstream prints them.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => format!("{text:?}"),
+        Value::Array(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(",")),
+        Value::Object(map) => map.iter().map(|(key, value)| format!("{key}={}", shown(value))).collect(),
         other => json::write_to_string(other),
     }
 }

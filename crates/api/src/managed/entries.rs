@@ -1,7 +1,7 @@
-//! `metadata.managedFields`: who owns what, since when.
+//! `metadata.managedFields`: managers, their fields and times.
 //!
-//! Invariants: a manager is told apart by name, operation, subresource and, for updates, version; no two
-//! entries are of the same manager and none is empty; entries stand in upstream's order; at most ten come
+//! Invariants: a manager is identified by name, operation, subresource and, for updates, version; no two
+//! entries have the same manager and none is empty; entries are in upstream's order; at most ten come
 //! from updates, older ones being merged into one called `ancient-changes`.
 
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ impl Operation {
     }
 }
 
-/// One manager's entry. Its set is read only when needed; once read, it replaces the text.
+/// One manager's entry. Its set is decoded only when needed; then it replaces the text.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     map: Map,
@@ -51,7 +51,7 @@ impl Entry {
         Entry { map, set: Some(set) }
     }
 
-    /// An entry whose fields are already in words.
+    /// An entry whose fields are already encoded.
     pub(super) fn of_text(ctx: &Context<'_>, manager: &str, operation: Operation, text: Str) -> Entry {
         let mut entry = Entry::new(ctx, manager, operation, Set::new());
         entry.map.insert("fieldsV1", Value::Raw(text));
@@ -98,7 +98,7 @@ impl Entry {
         self.map.remove("time");
     }
 
-    /// Makes this an entry of another version that owns something else.
+    /// Makes this an entry of another version with other fields.
     pub(super) fn replace(&mut self, api_version: &str, set: Set) {
         self.map.insert("apiVersion", api_version);
         self.set = Some(set);
@@ -111,7 +111,7 @@ impl Entry {
             && (self.is_apply() || self.api_version() == other.api_version())
     }
 
-    /// What upstream tells managers apart by; its order decides where times are equal.
+    /// Upstream's identity of managers; its order decides where times are equal.
     pub(super) fn identifier(&self) -> String {
         let version = if self.is_apply() { "" } else { self.api_version() };
         let parts = [
@@ -151,7 +151,7 @@ impl Entry {
         }
     }
 
-    /// The set, read from the text the first time.
+    /// The set, decoded from the text at the first call.
     pub(super) fn set(&mut self, ctx: &Context<'_>) -> Result<&mut Set, InvalidFields> {
         if self.set.is_none() {
             let mut set = Set::parse(self.text())?;
@@ -178,7 +178,7 @@ impl Entry {
     }
 }
 
-/// Whether a client asks for field management to be forgotten: a list that is empty, or holds one empty
+/// Returns true if a client resets field management: with a list that is empty, or holds one empty
 /// entry.
 pub fn is_reset(managed_fields: &Value) -> bool {
     match managed_fields.as_array() {
@@ -195,7 +195,7 @@ pub(super) fn trusted(managed_fields: Option<&Value>) -> Vec<Entry> {
     maps.map(|map| Entry { map: map.clone(), set: None }).collect()
 }
 
-/// Entries that a client sent: checked, and brought to their one spelling and to the type at hand.
+/// Entries that a client sent: checked, and converted to their canonical form and to the type.
 pub(super) fn decode(managed_fields: &Value, ctx: Option<&Context<'_>>) -> Result<Vec<Entry>, String> {
     let mut out: Vec<Option<Entry>> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
@@ -217,7 +217,7 @@ pub(super) fn decode(managed_fields: &Value, ctx: Option<&Context<'_>>) -> Resul
             set.reconcile(&form);
         }
         entry.set = Some(set);
-        // Of several entries of one manager the last counts, where it stands.
+        // Of several entries of one manager the last counts, at its position.
         if let Some(earlier) = places.insert(entry.identifier(), out.len()) {
             out[earlier] = None;
         }
@@ -243,7 +243,7 @@ pub(super) fn cap(ctx: &Context<'_>, entries: &mut Vec<Entry>) -> Result<(), Inv
             continue;
         };
         let Some(mut merged) = slots[at].take() else { continue };
-        // A bucket that is itself merged is none any more.
+        // A bucket that is itself merged is no longer one.
         if ancient.buckets.get(&version) == Some(&at) {
             ancient.buckets.remove(&version);
         }
@@ -278,13 +278,13 @@ pub(super) fn cap(ctx: &Context<'_>, entries: &mut Vec<Entry>) -> Result<(), Inv
     Ok(())
 }
 
-/// Which entries are being merged into which, by their places.
+/// The entries that are merged into others, by position.
 struct Ancient {
     /// The first entry of each version.
     firsts: HashMap<Str, usize>,
     /// The entry of each version that others are merged into.
     buckets: HashMap<Str, usize>,
-    /// What goes into each bucket once all is gathered.
+    /// The sets to add to each bucket at the end.
     gathered: HashMap<usize, Vec<Set>>,
 }
 
@@ -300,7 +300,7 @@ impl Ancient {
     }
 }
 
-/// The list as an object carries it; none if nobody owns anything.
+/// The list as an object has it; `None` if there are no owners.
 pub(super) fn encode(mut entries: Vec<Entry>) -> Option<Value> {
     entries.retain(|e| !e.is_empty());
     if entries.is_empty() {

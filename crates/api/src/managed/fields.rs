@@ -1,8 +1,8 @@
 //! The fields that an object mentions, and the object without some of them.
 //!
-//! Invariants: struct fields that are only passed through are not mentioned; keys of maps and items of
-//! lists are, besides what is in them. Taking everything out of a list or map leaves null, which decoding
-//! then drops or keeps as the type says.
+//! Invariants: struct fields on the way are not mentioned; keys of maps and items of
+//! lists are, besides their content. Removing everything from a list or map leaves null, which decoding
+//! then drops or keeps as the type requires.
 
 use super::element::Element;
 use super::set::{Node, Set};
@@ -15,7 +15,7 @@ pub(super) fn field_set(object: &Value, schema: &Struct) -> Set {
     level(object, Shape::Struct(schema)).0
 }
 
-/// What is below a place, and whether the place itself is one value.
+/// The paths below a place, and true if the place itself is one value.
 fn level(value: &Value, shape: Shape<'_>) -> (Set, bool) {
     match (shape.deduce(value), value) {
         (Shape::Leaf(_), _) => (Set::new(), true),
@@ -49,7 +49,7 @@ fn list_items(list: &[Value], items: Items<'_>) -> Set {
         nodes.push(Node { element, member: true, children });
     }
     nodes.sort_by(|a, b| a.element.cmp(&b.element));
-    // An item that stands twice is one value.
+    // An item that occurs twice is one value.
     nodes.dedup_by(|later, first| {
         let double = later.element == first.element;
         if double {

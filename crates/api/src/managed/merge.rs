@@ -1,7 +1,7 @@
-//! An applied configuration laid over the live object.
+//! Merges an applied configuration into the live object.
 //!
-//! Invariants: nothing is removed; where both have a value the applied one wins; a list's items stand in
-//! the applied order as far as it says, with the live object's others kept where they were between them.
+//! Invariants: nothing is removed; where both have a value the applied one wins; a list's items are in
+//! the applied order, with the other items of the live object kept in between.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,7 +10,7 @@ use super::shape::{Items, Shape};
 use crate::schema::Struct;
 use crate::value::{Map, Value};
 
-/// Merges two objects of a type. An error says which list cannot be told apart into items.
+/// Merges two objects of a type. An error names the list whose items have no unique keys.
 pub(super) fn merge(live: &Value, applied: &Value, schema: &Struct) -> Result<Value, String> {
     place(live, applied, Shape::Struct(schema))
 }
@@ -81,7 +81,7 @@ impl<'v, 's> Lists<'v, 's> {
     }
 
     fn merge(&self) -> Result<Vec<Value>, String> {
-        // An item that stands twice in the live object is replaced, not merged with.
+        // An item that occurs twice in the live object is replaced, not merged.
         let mut live: BTreeMap<&Element, Option<&Value>> = BTreeMap::new();
         for (element, item) in &self.live {
             live.entry(element).and_modify(|known| *known = None).or_insert(Some(item));

@@ -1,8 +1,8 @@
-//! Owners of an object as its `scale` subresource sees them, and back.
+//! Owners of an object as its `scale` subresource shows them, and back.
 //!
 //! Invariants: `Scale` has one field that can be owned, `spec.replicas`; an object's entry is an owner of it
 //! exactly if it owns the field that the scale endpoint sets. Taking `spec.replicas` through the scale
-//! endpoint takes that field from whoever had it.
+//! endpoint takes that field from its owner.
 
 use super::element::Element;
 use super::entries::{self, Entry};
@@ -52,7 +52,7 @@ pub fn from_scale(
     for mut entry in scaled {
         if Set::parse(entry.text()).is_ok_and(|set| set.contains(&path_in_scale())) {
             entry.replace(api_version, of_path(&path));
-            // Upstream looks the time up among the object's entries, where there is none.
+            // Upstream searches the time among the object's entries, where there is none.
             entry.forget_time();
             owners.push(entry);
         }

@@ -18,7 +18,7 @@ pub struct Set {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) element: Element,
-    /// Whether the path that ends here is in the set, apart from those below it.
+    /// True if the path that ends here is in the set, apart from those below it.
     pub(super) member: bool,
     pub(super) children: Set,
 }
@@ -48,7 +48,7 @@ impl Set {
         self.nodes.is_empty()
     }
 
-    /// How many paths there are.
+    /// The number of paths.
     pub fn size(&self) -> usize {
         self.nodes.iter().map(|n| usize::from(n.member) + n.children.size()).sum()
     }
@@ -145,7 +145,7 @@ impl Set {
         out
     }
 
-    /// Takes out the paths of another set, leaving what is below them.
+    /// Removes the paths of another set, keeping those below them.
     pub fn subtract(&mut self, other: &Set) {
         if other.is_empty() {
             return;
@@ -165,7 +165,7 @@ impl Set {
         out
     }
 
-    /// Takes out the paths of another set and everything below them.
+    /// Removes the paths of another set and everything below them.
     pub fn subtract_recursively(&mut self, other: &Set) {
         if other.is_empty() {
             return;
@@ -186,7 +186,7 @@ impl Set {
         out
     }
 
-    /// Keeps what is at or below one of these prefixes.
+    /// Keeps the paths at or below one of these prefixes.
     pub(super) fn retain_below(&mut self, prefixes: &[&[Option<Element>]]) {
         if prefixes.iter().any(|p| p.is_empty()) {
             return;
@@ -225,8 +225,8 @@ impl Set {
         Set { nodes: nodes.collect() }
     }
 
-    /// Paths as messages print them, a level's own before what is below them: all of them, or the first that
-    /// are this long together.
+    /// Paths as messages print them, a level's own before those below: all of them, or the first up to
+    /// this total length.
     pub fn paths(&self, mut room: usize) -> Vec<String> {
         let mut out = Vec::new();
         self.print(&mut String::new(), &mut out, &mut room);
@@ -253,7 +253,7 @@ impl Set {
         }
     }
 
-    /// Adds the struct fields that are only passed through: what `a.b` needs to count as owning `a`.
+    /// Adds the struct fields on the way: with `a.b` also `a` counts as owned.
     pub(super) fn with_named_fields(&self, shape: Shape<'_>) -> Set {
         let nodes = self.nodes.iter().map(|node| {
             let named = matches!((&node.element, shape), (Element::Field(name), Shape::Struct(s)) if s.field(name).is_some());
@@ -267,7 +267,7 @@ impl Set {
         Set { nodes: nodes.collect() }
     }
 
-    /// Brings a set written when a list, map or struct was granular to one where it is atomic.
+    /// Converts a set of the time when a list, map or struct was granular to one where it is atomic.
     pub(super) fn reconcile(&mut self, schema: &Struct) {
         self.reconcile_level(Shape::Struct(schema));
     }

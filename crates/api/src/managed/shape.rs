@@ -1,12 +1,12 @@
-//! How field management looks at a type: what is one value, what has parts, and what tells a list's
-//! items apart.
+//! Types from the view of field management: single values, values with parts, and the keys of a list's
+//! items.
 //!
-//! Invariants: atomic lists, maps and structs are leaves, as are embedded objects. Free-form JSON is
-//! deduced from the value at hand: objects have parts, lists do not.
+//! Invariants: atomic lists, maps and structs are leaves, as are embedded objects. The shape of free-form JSON
+//! follows from the value: objects have parts, lists do not.
 
 use super::compare;
 use super::element::Element;
-use crate::schema::{AnyForm, Kind, ListTopology, MapTopology, Struct};
+use crate::schema::{AnyForm, Field, Kind, ListTopology, MapTopology, StatedTopology, Struct};
 use crate::value::{Str, Value};
 
 #[derive(Clone, Copy)]
@@ -16,7 +16,7 @@ pub(super) enum Shape<'s> {
     Struct(&'s Struct),
     /// Each key is a field of its own.
     Map(&'s Kind),
-    /// What the value says it is.
+    /// Determined by the value.
     Deduced,
     List(Items<'s>),
 }
@@ -43,11 +43,19 @@ impl<'s> Shape<'s> {
         }
     }
 
+    /// The type of a field, which may state another topology than its type.
+    pub(super) fn of_field(field: &'s Field) -> Shape<'s> {
+        match (&field.kind, field.openapi.topology) {
+            (Kind::Struct(schema), StatedTopology::Map(MapTopology::Granular)) => Shape::Struct(schema),
+            (kind, _) => Shape::of(kind),
+        }
+    }
+
     /// The type of a member, and whether the type names it.
     pub(super) fn member(self, name: &str) -> (Shape<'s>, bool) {
         match self {
             Shape::Struct(schema) => match schema.field(name) {
-                Some(field) => (Shape::of(&field.kind), true),
+                Some(field) => (Shape::of_field(field), true),
                 None => (Shape::Deduced, false),
             },
             Shape::Map(item) => (Shape::of(item), false),
@@ -55,7 +63,7 @@ impl<'s> Shape<'s> {
         }
     }
 
-    /// The type at the end of a step, if the step makes sense here.
+    /// The type at the end of a step, if the step is valid here.
     pub(super) fn below(self, step: &Element) -> Option<Shape<'s>> {
         match (self, step) {
             (Shape::Struct(_) | Shape::Map(_) | Shape::Deduced, Element::Field(name)) => {
@@ -66,7 +74,7 @@ impl<'s> Shape<'s> {
         }
     }
 
-    /// Whether such a value can have parts that are owned by themselves.
+    /// Returns true if such a value can have parts that are owned separately.
     pub(super) fn has_parts(self, value: &Value) -> bool {
         matches!(
             (self, value),
@@ -75,7 +83,7 @@ impl<'s> Shape<'s> {
         )
     }
 
-    /// What free-form JSON is, given a value: an object has members, anything else is one value.
+    /// The shape of free-form JSON: an object has members, anything else is one value.
     pub(super) fn deduce(self, value: &Value) -> Shape<'s> {
         match (self, value) {
             (Shape::Deduced, Value::Object(_) | Value::Null)
@@ -86,7 +94,7 @@ impl<'s> Shape<'s> {
 }
 
 impl Items<'_> {
-    /// What tells an item apart; an error says why nothing does.
+    /// The key of an item; an error says why there is none.
     pub(super) fn element(&self, item: &Value) -> Result<Element, String> {
         if self.keys.is_empty() {
             return match item {
@@ -124,15 +132,16 @@ impl Items<'_> {
         Ok(Element::Key(key.into_boxed_slice()))
     }
 
-    /// What a key is where an item leaves it out; a field that is always there is zero.
+    /// The value of a key that an item leaves out; a field that is always present is zero.
     fn default_of(&self, name: &str) -> Option<Value> {
         let Kind::Struct(schema) = self.item else { return None };
         let field = schema.field(name)?;
-        let zero = || (field.keep && !field.pointer).then(|| compare::zero(&field.kind, false));
+        let is_zero = (field.keep && !field.pointer) || field.openapi.empty_default;
+        let zero = || is_zero.then(|| compare::zero(&field.kind, false));
         field.default.clone().or_else(zero)
     }
 
-    /// Whether two items are certainly the same one; a set's are if they are equal.
+    /// Returns true if two items certainly have the same key; a set's items if they are equal.
     pub(super) fn same_item(&self, a: &Value, b: &Value) -> bool {
         !self.keys.is_empty() && self.keys.iter().all(|k| a.get(k) == b.get(k))
     }

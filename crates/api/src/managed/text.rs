@@ -1,8 +1,7 @@
 //! Field sets as the `FieldsV1` text that objects carry.
 //!
-//! Invariants: what is written reads back as the same set, and a set has one text. A text can be asked how
-//! many paths of a set it holds without being read into a set: that is what most writes need to know of
-//! most managers.
+//! Invariants: an encoded set decodes to the same set, and a set has one encoding. The number of paths of a set in a
+//! text can be counted without decoding it: most writes need only that of most managers.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,10 +13,10 @@ use super::set::{Node, Set};
 use crate::json;
 use crate::value::{Str, Value};
 
-/// Deeper texts are refused.
+/// Maximum depth of a text.
 const MAX_DEPTH: usize = 128;
 
-/// Why a text is not a field set.
+/// The reason for which a text is not a field set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid field set at byte {at}: {why}")]
 pub struct InvalidFields {
@@ -58,7 +57,7 @@ fn write(set: &Set, own: bool, out: &mut Vec<u8>, scratch: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Reads one level; the flag says that the level itself is in the set.
+/// Decodes one level; the flag is true if the level itself is in the set.
 fn read(cursor: &mut Cursor<'_>, depth: usize) -> Result<(Set, bool), InvalidFields> {
     if depth > MAX_DEPTH {
         return Err(cursor.error("exceeded max depth"));
@@ -89,16 +88,16 @@ fn read(cursor: &mut Cursor<'_>, depth: usize) -> Result<(Set, bool), InvalidFie
     Ok((set, member))
 }
 
-/// What a text has to do with a set.
+/// The relation of a text to a set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Overlap {
-    /// How many of the set's paths the text holds.
+    /// The number of the set's paths in the text.
     pub(super) shared: usize,
-    /// The text goes on below a path where the set ends: they may disagree on what is atomic.
+    /// True if the text continues below a path where the set ends: they may disagree on what is atomic.
     pub(super) deeper: bool,
 }
 
-/// Compares a text with a set without reading the parts that the set does not mention.
+/// Compares a text with a set without decoding the parts that the set does not mention.
 pub(super) fn overlap(text: &str, set: &Set) -> Result<Overlap, InvalidFields> {
     let mut found = Overlap::default();
     if !set.is_empty() {
@@ -142,12 +141,12 @@ fn overlap_level(
     Ok(())
 }
 
-/// The keys under which the items of one level of a set stand in a text, made when first asked for.
+/// The keys of the items of one level of a set as a text has them, built at the first use.
 #[derive(Default)]
 struct Names(Option<HashMap<Vec<u8>, usize>>);
 
 impl Names {
-    /// The node of a level that a text's key, still escaped, is about.
+    /// The node of a level for a text's key, which is still escaped.
     fn find(&mut self, set: &Set, key: &str) -> Result<Option<usize>, String> {
         if set.is_empty() {
             return Ok(None);
@@ -155,7 +154,7 @@ impl Names {
         if let Some(name) = key.strip_prefix("f:").filter(|name| !name.contains('\\')) {
             return Ok(set.find_field(name).ok());
         }
-        // Keys that may be spelled in more than one way have to be read.
+        // Keys with several possible spellings have to be decoded.
         if key.starts_with("f:") || key.contains("\\u") || key.contains(": ") {
             let element = Element::parse(&unescape(key)?)?;
             return Ok(element.and_then(|e| set.find(&e).ok()));
@@ -208,7 +207,7 @@ impl<'t> Cursor<'t> {
         None
     }
 
-    /// Steps into an object; false for null, which has nothing in it.
+    /// Enters an object; false for null, which is empty.
     fn enter(&mut self) -> Result<bool, InvalidFields> {
         match self.peek() {
             Some(b'{') => {
@@ -223,7 +222,7 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// The next key of the object this is in, still escaped, past its colon; none at the object's end.
+    /// The next key of the current object, still escaped, past its colon; `None` at the object's end.
     fn key(&mut self) -> Result<Option<&'t str>, InvalidFields> {
         match self.peek() {
             Some(b'}') => {
@@ -246,7 +245,7 @@ impl<'t> Cursor<'t> {
         Ok(Some(key))
     }
 
-    /// Steps over a quoted string.
+    /// Skips a quoted string.
     fn string(&mut self) -> Result<(), InvalidFields> {
         let bytes = self.text.as_bytes();
         self.at += 1;
@@ -263,7 +262,7 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Steps over a value of any kind.
+    /// Skips a value of any kind.
     fn skip(&mut self) -> Result<(), InvalidFields> {
         self.peek();
         if self.text.as_bytes()[self.at..].starts_with(b"{}") {

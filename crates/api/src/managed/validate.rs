@@ -1,12 +1,13 @@
-//! Checks of what clients send: applied configurations against their type, manager names, and lists of
+//! Checks of client input: applied configurations against their type, manager names, and lists of
 //! owners.
 //!
-//! Invariants: complaints are upstream's, including how Go prints the offending value.
+//! Invariants: errors are upstream's, including Go's formatting of the value.
 
 use super::apply::failed;
 use super::element::Element;
 use super::entries;
 use super::shape::{Items, Shape};
+use crate::go;
 use crate::json;
 use crate::patch::shown;
 use crate::schema::{Kind, Struct};
@@ -16,7 +17,7 @@ use crate::value::{Str, Value};
 const MAX_MANAGER_BYTES: usize = 128;
 const MAX_SUBRESOURCE_BYTES: usize = 256;
 
-/// The manager a request without one is given: what a user agent calls itself before the first slash.
+/// The manager of a request that names none: the part of its user agent before the first slash.
 pub fn manager_from_user_agent(user_agent: &str) -> Str {
     let name = user_agent.split('/').next().unwrap_or_default();
     let mut out = String::new();
@@ -34,7 +35,7 @@ fn is_print(c: char) -> bool {
     if c.is_ascii() {
         return !c.is_ascii_control();
     }
-    // Only in the first place does escaping concern marks that print on the character before.
+    // Only at the start of a text are combining characters escaped.
     let text: String = ['a', c].iter().collect();
     text.escape_debug().count() == 2
 }
@@ -72,7 +73,7 @@ pub fn validate_managed_fields(managed_fields: &Value, field: &str, errors: &mut
     }
 }
 
-/// Whether a list of owners can be read at all; what admission plugins leave behind is held to this.
+/// Checks that a list of owners can be decoded; lists changed by admission plugins must pass.
 pub fn check_managed_fields(managed_fields: &Value) -> Result<(), String> {
     entries::decode(managed_fields, None).map(drop)
 }
@@ -80,20 +81,41 @@ pub fn check_managed_fields(managed_fields: &Value) -> Result<(), String> {
 /// Checks an applied configuration, as the client sent it, against its type. Here an undeclared field is
 /// an error, never dropped.
 pub fn validate_applied(schema: &Struct, applied: &Value) -> Result<(), Status> {
-    let mut walk = Walk { path: Vec::new(), errors: Vec::new(), said: 0 };
-    walk.place(applied, Shape::Struct(schema));
-    let why = match walk.errors.as_slice() {
-        [] => return Ok(()),
-        [only] => only.clone(),
-        many => format!("errors:\n  {}", many.join("\n  ")),
-    };
-    let text = |key| applied.str_at(&["metadata", key]).unwrap_or_default();
-    let (namespace, name, kind) = (text("namespace"), text("name"), group_version_kind(applied));
-    let what = format!("failed to create typed patch object ({namespace}/{name}; {kind})");
-    Err(failed(&what, &why))
+    let checked = check_type(schema, applied, Duplicates::Refused);
+    checked.map_err(|why| cannot_type("patch", applied, &why))
 }
 
-/// What an object says it is, as Go prints it: `apps/v1, Kind=Deployment`, `/v1, Kind=Pod`.
+/// Checks the live object of an apply against its type.
+pub(super) fn validate_live(schema: &Struct, live: &Value) -> Result<(), Status> {
+    let checked = check_type(schema, live, Duplicates::Allowed);
+    checked.map_err(|why| cannot_type("live", live, &why))
+}
+
+/// The treatment of several items of one key in a list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Duplicates {
+    Allowed,
+    Refused,
+}
+
+/// Checks an object against its type; the error is upstream's.
+pub(super) fn check_type(schema: &Struct, object: &Value, duplicates: Duplicates) -> Result<(), String> {
+    let mut walk = Walk { path: Vec::new(), errors: Vec::new(), said: 0, duplicates };
+    walk.place(object, Shape::Struct(schema));
+    match walk.errors.as_slice() {
+        [] => Ok(()),
+        [only] => Err(only.clone()),
+        many => Err(format!("errors:\n  {}", many.join("\n  "))),
+    }
+}
+
+fn cannot_type(which: &str, object: &Value, why: &str) -> Status {
+    let text = |key| object.str_at(&["metadata", key]).unwrap_or_default();
+    let (namespace, name, kind) = (text("namespace"), text("name"), group_version_kind(object));
+    failed(&format!("failed to create typed {which} object ({namespace}/{name}; {kind})"), why)
+}
+
+/// The type of an object, as Go prints it: `apps/v1, Kind=Deployment`, `/v1, Kind=Pod`.
 pub(super) fn group_version_kind(object: &Value) -> String {
     let text = |key| object.str_at(&[key]).unwrap_or_default();
     let slash = if text("apiVersion").contains('/') { "" } else { "/" };
@@ -105,11 +127,12 @@ struct Walk {
     errors: Vec<String>,
     /// The length of all errors together.
     said: usize,
+    duplicates: Duplicates,
 }
 
 impl Walk {
     fn complain(&mut self, why: &str) {
-        // An object may be wrong in as many places as it has, each as far down as it goes.
+        // An object may have as many errors as places, each at any depth.
         if self.said > json::MAX_FINDINGS_BYTES {
             return;
         }
@@ -132,7 +155,7 @@ impl Walk {
         }
     }
 
-    /// Atomic containers are looked into as well: they are one value, but not any value.
+    /// Atomic containers are checked as well: they are one value, but not any value.
     fn leaf(&mut self, value: &Value, kind: &Kind) {
         let fits = match kind {
             Kind::Struct(schema) => return self.object(value, Shape::Struct(schema), Some(schema)),
@@ -151,7 +174,7 @@ impl Walk {
         }
         let why = match kind {
             Kind::Int32 | Kind::Int64 | Kind::Double => {
-                format!("expected numeric (int or float), got {}", go_type(value))
+                format!("expected numeric (int or float), got {}", go::type_name(value))
             }
             Kind::String | Kind::Bytes => {
                 format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(value))
@@ -168,7 +191,9 @@ impl Walk {
         };
         for (key, value) in map.iter() {
             self.path.push(Element::Field(key.clone()));
-            let undeclared = schema.is_some_and(|s| !s.fields.is_empty() && s.field(key).is_none());
+            let undeclared = schema.is_some_and(|schema| {
+                !schema.fields.is_empty() && !schema.preserves_unknown_fields && schema.field(key).is_none()
+            });
             if undeclared {
                 self.complain("field not declared in schema");
             } else {
@@ -192,26 +217,13 @@ impl Walk {
                 Some(Ok(element)) => element,
                 Some(Err(why)) => return self.complain(&format!("element {i}: {why}")),
             };
-            if !seen.insert(element.clone()) {
+            if self.duplicates == Duplicates::Refused && !seen.insert(element.clone()) {
                 self.complain(&format!("duplicate entries for key {element}"));
             }
             self.path.push(element);
             self.place(value, Shape::of(item));
             self.path.pop();
         }
-    }
-}
-
-/// Go's `%T` of a decoded value.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Int(_) => "int64",
-        Value::Float(_) => "float64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) | Value::Raw(_) => "map[string]interface {}",
     }
 }
 

@@ -1,7 +1,7 @@
-//! Owners that speak another version than the request: each is asked in its own words.
+//! Owners of another version than the request's: each is compared in its own version.
 //!
-//! Invariants: an entry is compared with the change as its version spells it. An entry of a version that the
-//! type does not have is forgotten. Nothing is converted unless an entry asks for it.
+//! Invariants: an entry is compared with the change in its own version. An entry of a version that the
+//! type does not have is dropped. Nothing is converted unless an entry needs it.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -36,6 +36,9 @@ impl<'a> Context<'a> {
         if api_version == self.api_version {
             return Some(Form::Requested(self.schema));
         }
+        if let Some(versions) = self.versions {
+            return versions.schema(api_version).map(Form::Other);
+        }
         let kind = &self.schema.name;
         convert::versioned(self.api_version, kind).filter(|versions| versions.has(api_version))?;
         let (group, version) = split_api_version(api_version);
@@ -44,12 +47,15 @@ impl<'a> Context<'a> {
 
     /// An object of this type in another of its versions.
     pub(super) fn convert(&self, mut object: Value, from: &str, to: &str) -> Result<Value, String> {
-        convert::convert(&self.schema.name, from, to, &mut object).map_err(|e| e.to_string())?;
+        match self.versions {
+            Some(versions) => versions.convert(&mut object, to)?,
+            None => convert::convert(&self.schema.name, from, to, &mut object).map_err(|e| e.to_string())?,
+        }
         Ok(object)
     }
 }
 
-/// What makes one object another, in every version that somebody asks in.
+/// The differences between two objects, in every version that is needed.
 pub(super) struct Comparisons<'a> {
     ctx: &'a Context<'a>,
     old: &'a Value,
@@ -64,8 +70,8 @@ impl<'a> Comparisons<'a> {
         Ok(Comparisons { ctx, old, new, requested, others: HashMap::new() })
     }
 
-    /// None for a version that the type does not have.
-    pub(super) fn spoken_in(&mut self, api_version: &str) -> Result<Option<&Comparison>, String> {
+    /// `None` for a version that the type does not have.
+    pub(super) fn in_version(&mut self, api_version: &str) -> Result<Option<&Comparison>, String> {
         if api_version == self.ctx.api_version {
             return Ok(Some(&self.requested));
         }

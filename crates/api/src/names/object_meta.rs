@@ -5,6 +5,8 @@
 use super::{NameRule, label_value, namespace_name, qualified_name};
 use crate::by_content::{ByContent, set_of};
 use crate::field::Field;
+use crate::go;
+use crate::schema::lookup;
 use crate::status::ErrorList;
 use crate::value::{Map, Value};
 
@@ -47,7 +49,7 @@ pub fn validate_object_meta(
     validate_managed_fields(meta.get("managedFields"), &at.child("managedFields"), errors);
 }
 
-/// Validates the metadata of an object against what it was.
+/// Validates the metadata of an object against its previous one.
 pub fn validate_object_meta_update(new: &Value, old: &Value, path: &str, errors: &mut ErrorList) {
     let at = &Field::new(path);
     if old.get("deletionTimestamp").is_some_and(|at| !at.is_null()) {
@@ -117,7 +119,7 @@ pub fn validate_labels(labels: Option<&Value>, at: &Field<'_>, errors: &mut Erro
 pub fn validate_annotations(annotations: Option<&Value>, at: &Field<'_>, errors: &mut ErrorList) {
     let mut total = 0;
     for (key, value) in entries(annotations) {
-        // Upper case is fine in the prefix too.
+        // Upper case is allowed in the prefix too.
         let complaints = if key.bytes().any(|byte| byte.is_ascii_uppercase()) || !key.is_ascii() {
             qualified_name(&key.to_lowercase())
         } else {
@@ -148,7 +150,14 @@ pub fn validate_owner_references(references: Option<&Value>, at: &Field<'_>, err
             name(first),
             name(reference)
         );
-        errors.invalid(at, references.unwrap_or(&Value::Null), why);
+        // Each error shows the whole list.
+        if errors.is_full() {
+            return;
+        }
+        match lookup("meta/v1", "OwnerReference") {
+            Some(schema) => errors.invalid_shown(at, go::json_of_list(items(references), &schema), why),
+            None => errors.invalid(at, references.unwrap_or(&Value::Null), why),
+        }
     }
 }
 
@@ -170,7 +179,7 @@ fn validate_owner_reference(reference: &Value, at: &Field<'_>, errors: &mut Erro
             errors.required(at.child(field), "must not be empty");
         }
     }
-    // Events come and go by themselves: they own nothing.
+    // Events expire by themselves: they own nothing.
     if matches!(api_version, "v1" | "/v1") && text(reference, "kind") == "Event" {
         errors.invalid(at, reference, "/v1, Kind=Event is disallowed from being an owner");
     }
@@ -237,7 +246,7 @@ pub fn validate_managed_fields(managed: Option<&Value>, at: &Field<'_>, errors: 
     }
 }
 
-/// A field manager's name: short enough and printable. Absent counts as fine.
+/// A field manager's name: short enough and printable. An absent one is valid.
 pub fn validate_field_manager(manager: &str, at: &Field<'_>, errors: &mut ErrorList) {
     if manager.len() > FIELD_MANAGER_MAX_LENGTH {
         errors.too_long(at, FIELD_MANAGER_MAX_LENGTH);

@@ -213,7 +213,7 @@ fn owner_references() {
     let mut first = owner("A", "v1");
     first.set(&["controller"], true);
     let both = value!([(first.clone()), (first)]);
-    let shown = crate::json::write_to_string(&both);
+    let shown = r#"[{"apiVersion":"v1","kind":"A","name":"n","uid":"u","controller":true},{"apiVersion":"v1","kind":"A","name":"n","uid":"u","controller":true}]"#;
     check(
         both,
         &format!(

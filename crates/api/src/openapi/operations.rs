@@ -1,6 +1,6 @@
-//! What can be done to the served resources, and at which paths.
+//! The operations on the served resources, and their paths.
 //!
-//! One description serves both OpenAPI versions; `render` writes it down.
+//! One description serves both OpenAPI versions; `render` writes it.
 
 mod resource;
 
@@ -10,7 +10,7 @@ use super::names::{self, GroupVersionKind, capitalised, version_root};
 use super::parameters::Parameter;
 use crate::schema::{self, StructRef};
 
-/// A path with what can be done there.
+/// A path with its operations.
 #[derive(Debug)]
 pub(super) struct PathItem {
     pub(super) path: String,
@@ -28,87 +28,120 @@ pub(super) struct Operation {
     pub(super) kind: Option<GroupVersionKind>,
     pub(super) parameters: Vec<Parameter>,
     pub(super) body: Body,
-    pub(super) media: Media,
+    /// The formats of the request.
+    pub(super) consumes: Formats,
+    /// The formats of the response.
+    pub(super) produces: Formats,
     pub(super) content: Content,
     /// Codes of success; 401 is always possible.
-    pub(super) codes: &'static [(&'static str, &'static str)],
+    pub(super) codes: Codes,
 }
 
 #[derive(Debug, Clone)]
 pub(super) enum Body {
     None,
-    Required(StructRef),
-    Optional(StructRef),
+    Required(Target),
+    /// Options of a deletion, which may be left out.
+    Delete(Target),
     /// In any of the patch formats.
-    Patch(StructRef),
-}
-
-/// The formats of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Media {
-    Objects,
-    /// Objects, or a stream of them.
-    Streams,
-    /// Objects, or lines of text.
-    Log,
-    Any,
-    Only(&'static str),
+    Patch(Target),
 }
 
 #[derive(Debug, Clone)]
 pub(super) enum Content {
     Text,
-    Object(StructRef),
+    Object(Target),
 }
 
-const OK: &[(&str, &str)] = &[("200", "OK")];
-/// The paths outside the resources: where groups, versions and the server itself are described.
-/// `document` is the path of the version 3 document that holds them.
+/// The type of a body: a built-in one, or one that a CRD describes.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    /// The name of its definition.
+    pub(super) name: String,
+    pub(super) of: Option<StructRef>,
+}
+
+impl From<StructRef> for Target {
+    fn from(of: StructRef) -> Self {
+        Target { name: names::type_name(&of.package, &of.name), of: Some(of) }
+    }
+}
+
+/// Media types in the order of the documents.
+pub(super) type Formats = &'static [&'static str];
+
+const ANY: Formats = &["*/*"];
+const JSON: Formats = &["application/json"];
+const OBJECTS: Formats = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+/// Objects, or a stream of them.
+const STREAMS: Formats = &[
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+];
+/// Lines of text; errors are objects.
+const LOG: Formats =
+    &["text/plain", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+const PATCHES: Formats = &[
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+];
+
+pub(super) const OK: Codes = &[("200", "OK")];
+pub(super) const CREATED: Codes = &[("200", "OK"), ("201", "Created")];
+pub(super) const CREATED_OR_ACCEPTED: Codes = &[("200", "OK"), ("201", "Created"), ("202", "Accepted")];
+pub(super) const ACCEPTED: Codes = &[("200", "OK"), ("202", "Accepted")];
+
+/// Codes of success with their descriptions.
+pub(super) type Codes = &'static [(&'static str, &'static str)];
+
+/// The paths outside the resources, of groups, versions and the server itself.
+/// `document` is the path of the version 3 document that contains them.
 pub(super) fn of_root(document: &str) -> Option<PathItem> {
-    let (id, tag, description, media, content) = match document {
-        "api" => (
-            "getCoreAPIVersions",
-            "core",
-            "the versions of the core group",
-            Media::Objects,
-            meta("APIVersions")?,
-        ),
-        "apis" => ("getAPIVersions", "apis", "the API groups", Media::Objects, meta("APIGroupList")?),
+    let (id, tag, description, consumes, produces, content) = match document {
+        "api" => {
+            let content = meta("APIVersions")?;
+            ("getCoreAPIVersions", "core", "get available API versions", OBJECTS, OBJECTS, content)
+        }
+        "apis" => {
+            let content = meta("APIGroupList")?;
+            ("getAPIVersions", "apis", "get available API versions", OBJECTS, OBJECTS, content)
+        }
         "version" => {
-            let info = Content::Object(schema::lookup("version", "Info")?);
-            ("getCodeVersion", "version", "the version of this server", Media::Only("application/json"), info)
+            let info = Content::Object(schema::lookup("version", "Info")?.into());
+            ("getCodeVersion", "version", "get the version information for this server", JSON, JSON, info)
         }
         ".well-known/openid-configuration" => (
             "getServiceAccountIssuerOpenIDConfiguration",
             "WellKnown",
-            "the OpenID configuration of the issuer of service account tokens",
-            Media::Only("application/json"),
+            "get service account issuer OpenID configuration, also known as the 'OIDC discovery doc'",
+            &[][..],
+            JSON,
             Content::Text,
         ),
         "openid/v1/jwks" => (
             "getServiceAccountIssuerOpenIDKeyset",
             "openid",
-            "the keys that verify service account tokens",
-            Media::Only("application/jwk-set+json"),
+            "get service account issuer OpenID JSON Web Key Set (contains public token verification keys)",
+            &[][..],
+            &["application/jwk-set+json"][..],
             Content::Text,
         ),
         _ => return None,
     };
-    Some(reading(format!("/{document}/"), id.to_owned(), tag.to_owned(), description, media, content))
+    let reading = reading(format!("/{document}/"), id.to_owned(), tag.to_owned(), description, content);
+    Some(with_formats(reading, consumes, produces))
 }
 
 /// `/apis/GROUP/`.
 pub(super) fn of_group(group: &str) -> Option<PathItem> {
     let tag = names::group_tag(group);
     let id = format!("get{}APIGroup", capitalised(&tag));
-    Some(reading(
-        format!("/apis/{group}/"),
-        id,
-        tag,
-        "the versions of the group",
-        Media::Objects,
-        meta("APIGroup")?,
-    ))
+    Some(reading(format!("/apis/{group}/"), id, tag, "get information of a group", meta("APIGroup")?))
 }
 
 /// `/api/v1/`, `/apis/GROUP/VERSION/`.
@@ -117,26 +150,34 @@ pub(super) fn of_version(group: &str, version: &str) -> Option<PathItem> {
     let id = format!("get{}{}APIResources", capitalised(&group_tag), capitalised(version));
     let path = version_root(group, version) + "/";
     let tag = format!("{group_tag}_{version}");
-    Some(reading(path, id, tag, "the resources of the version", Media::Objects, meta("APIResourceList")?))
+    Some(reading(path, id, tag, "get available resources", meta("APIResourceList")?))
 }
 
 fn meta(name: &str) -> Option<Content> {
-    schema::lookup("meta/v1", name).map(Content::Object)
+    schema::lookup("meta/v1", name).map(|of| Content::Object(of.into()))
 }
 
-fn reading(path: String, id: String, tag: String, what: &str, media: Media, content: Content) -> PathItem {
+fn reading(path: String, id: String, tag: String, description: &str, content: Content) -> PathItem {
     let operation = Operation {
         method: "get",
         id,
         tag,
-        description: format!("get {what}"),
+        description: description.to_owned(),
         action: None,
         kind: None,
         parameters: Vec::new(),
         body: Body::None,
-        media,
+        consumes: OBJECTS,
+        produces: OBJECTS,
         content,
         codes: OK,
     };
     PathItem { path, operations: vec![operation] }
+}
+
+fn with_formats(mut item: PathItem, consumes: Formats, produces: Formats) -> PathItem {
+    for operation in &mut item.operations {
+        (operation.consumes, operation.produces) = (consumes, produces);
+    }
+    item
 }

@@ -1,4 +1,4 @@
-//! The parameters of operations: a table of what each is, and which of them an operation takes.
+//! The parameters of operations: a table of all, and those of each operation.
 
 /// One parameter in a path or a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,6 +7,9 @@ pub(super) struct Parameter {
     pub(super) place: Place,
     /// `string`, `integer`, `boolean`.
     pub(super) kind: &'static str,
+    /// The end of its name among the shared parameters of version 2: upstream's hash of the parameter,
+    /// which clients may have recorded. Empty if it is not shared.
+    hash: &'static str,
     pub(super) description: &'static str,
 }
 
@@ -26,150 +29,220 @@ impl Place {
 }
 
 impl Parameter {
-    /// Whether version 2 writes it once and refers to it. Older clients look for the others in place, to
-    /// learn whether the server knows them.
-    pub(super) fn shared(&self) -> bool {
-        !matches!(self.name, "name" | "dryRun" | "fieldValidation")
-    }
-
-    /// Its name among the shared ones.
-    pub(super) fn shared_name(&self) -> String {
-        format!("{}-{}", self.name, self.place.name())
+    /// Its name among the shared ones, if version 2 writes it once and refers to it. Older clients search
+    /// the others in place, to learn whether the server supports them.
+    pub(super) fn shared_name(&self) -> Option<String> {
+        (!self.hash.is_empty()).then(|| format!("{}-{}", self.name, self.hash))
     }
 }
 
-const fn query(name: &'static str, kind: &'static str, description: &'static str) -> Parameter {
-    Parameter { name, place: Place::Query, kind, description }
+/// The names of the two bodies that version 2 writes once: of patches and of deletions.
+pub(super) const PATCH_BODY: &str = "body-78PwaGsr";
+pub(super) const DELETE_BODY: &str = "body-2Y1dVQaQ";
+
+const fn query(
+    name: &'static str,
+    kind: &'static str,
+    hash: &'static str,
+    description: &'static str,
+) -> Parameter {
+    Parameter { name, place: Place::Query, kind, hash, description }
 }
 
-const fn path(name: &'static str, description: &'static str) -> Parameter {
-    Parameter { name, place: Place::Path, kind: "string", description }
+const fn path(name: &'static str, hash: &'static str, description: &'static str) -> Parameter {
+    Parameter { name, place: Place::Path, kind: "string", hash, description }
 }
 
-pub(super) const NAME: Parameter = path("name", "name of the object");
-pub(super) const NAMESPACE: Parameter = path("namespace", "namespace of the object");
-pub(super) const PROXY_PATH: Parameter = path("path", "path of the proxied request");
+pub(super) const NAME: Parameter = path("name", "", "name of the object");
+pub(super) const NAMESPACE: Parameter =
+    path("namespace", "vgWSWtn3", "namespace of the object: its name is unique in there");
+pub(super) const PROXY_PATH: Parameter = path("path", "z6Ciiujn", "path to the resource");
 pub(super) const PRETTY: Parameter = query(
     "pretty",
     "string",
-    "Indent the output if 'true'. Browsers and curl get indented output unless told otherwise.",
+    "tJGM1-ng",
+    "Indent the output if 'true'. Browsers and curl get indented output by default.",
 );
 
 const DRY_RUN: Parameter = query(
     "dryRun",
     "string",
-    "Do everything but keep the change. The only valid value is All: run every stage.",
+    "",
+    "Process the request without persisting it. The only valid value is All: run every stage.",
 );
 const FIELD_MANAGER: Parameter = query(
     "fieldManager",
     "string",
-    "Name of who makes the change, for field ownership: printable characters, at most 128 of them.",
+    "Qy4HdaTW",
+    "Name of the field manager that makes the change: printable characters, at most 128.",
+);
+const PATCH_FIELD_MANAGER: Parameter = query(
+    "fieldManager",
+    "string",
+    "7c6nTn1T",
+    "Name of the field manager that makes the change: printable characters, at most 128. Required for apply \
+     requests, optional for other patches.",
 );
 const FIELD_VALIDATION: Parameter = query(
     "fieldValidation",
     "string",
-    "What to do about unknown and duplicate fields. Ignore: drop them. Warn: drop them and say so in warnings. \
+    "",
+    "Handling of unknown and duplicate fields. Ignore: drop them. Warn: drop them with a warning. \
      Strict: refuse the request.",
 );
 const FORCE: Parameter = query(
     "force",
     "boolean",
+    "tOGGb0Yi",
     "Take over fields that other managers own. Only for apply requests, which fail on such conflicts otherwise.",
+);
+pub(super) const RESOURCE_VERSION: Parameter = query(
+    "resourceVersion",
+    "string",
+    "5WAnf1kx",
+    "The resource version of the requested data; see resourceVersionMatch.",
 );
 
 pub(super) const WRITE: &[Parameter] = &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION];
-pub(super) const PATCH: &[Parameter] = &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION, FORCE];
+pub(super) const PATCH: &[Parameter] = &[DRY_RUN, PATCH_FIELD_MANAGER, FIELD_VALIDATION, FORCE];
 
 pub(super) const DELETE: &[Parameter] = &[
     DRY_RUN,
     query(
         "gracePeriodSeconds",
         "integer",
+        "-K5HaBOS",
         "Seconds until the object is deleted; zero is at once. The kind's own default if absent.",
     ),
     query(
         "ignoreStoreReadErrorWithClusterBreakingPotential",
         "boolean",
+        "QbNkfIqj",
         "Delete an object that cannot be read from storage, without finalizers or preconditions. Dangerous.",
     ),
     query(
         "orphanDependents",
         "boolean",
+        "uRB25kX5",
         "Deprecated: use propagationPolicy. Keep the objects that this one owns.",
     ),
     query(
         "propagationPolicy",
         "string",
-        "What becomes of dependents. Orphan: they stay. Background: they are deleted afterwards. Foreground: they \
-         are deleted first. Not together with orphanDependents.",
+        "6jk3prlO",
+        "Handling of dependents. Orphan: keep them. Background: delete them afterwards. Foreground: delete them \
+         first. Not together with orphanDependents.",
     ),
 ];
 
-/// What selects the objects of a list.
+/// The parameters that select the objects of a list.
 pub(super) const SELECT: &[Parameter] = &[
-    query("continue", "string", "Token from the previous page of a list, to get the next. Not for watches."),
-    query("fieldSelector", "string", "Only objects whose fields match this selector."),
-    query("labelSelector", "string", "Only objects whose labels match this selector."),
+    query(
+        "continue",
+        "string",
+        "QfD61s0i",
+        "Token from the previous page of a list, to get the next. Not for watches.",
+    ),
+    query("fieldSelector", "string", "xIcQKXFG", "Only objects whose fields match this selector."),
+    query("labelSelector", "string", "5Zw57w4C", "Only objects whose labels match this selector."),
     query(
         "limit",
         "integer",
-        "At most this many objects; metadata.continue tells that there are more. Not for watches.",
+        "1NfNmdNH",
+        "Maximum number of objects; metadata.continue is set if there are more. Not for watches.",
     ),
-    query("resourceVersion", "string", "The version of the data that the answer may come from."),
-    query("resourceVersionMatch", "string", "How resourceVersion applies to a list: Exact or NotOlderThan."),
+    RESOURCE_VERSION,
+    query(
+        "resourceVersionMatch",
+        "string",
+        "t8XhRHeC",
+        "How resourceVersion applies to a list: Exact or NotOlderThan.",
+    ),
     query(
         "sendInitialEvents",
         "boolean",
+        "rLXlEK_k",
         "Begin a watch with the present objects, followed by a bookmark. Needs resourceVersionMatch=NotOlderThan.",
     ),
-    query("timeoutSeconds", "integer", "End the call after this time, whatever is going on."),
+    query(
+        "shardSelector",
+        "string",
+        "Kgyki_3_",
+        "Only objects in a range of hashes, as in shardRange(object.metadata.uid, '0x0', '0x8000000000000000'). \
+         Alpha: needs the ShardedListAndWatch feature.",
+    ),
+    query("timeoutSeconds", "integer", "yvYezaOC", "Timeout of the call."),
 ];
 
-/// What a list or a watch takes besides.
+/// Further parameters of a list or a watch.
 pub(super) const LIST: &[Parameter] = &[
     query(
         "allowWatchBookmarks",
         "boolean",
-        "Allow BOOKMARK events in a watch, which tell how far it has come.",
+        "HC2hJt-J",
+        "Allow BOOKMARK events in a watch, which carry its current resource version.",
     ),
-    query("watch", "boolean", "Stream changes to the selected objects, from resourceVersion on."),
+    query("watch", "boolean", "XNNPZGbK", "Stream changes to the selected objects, from resourceVersion on."),
 ];
 
-/// Parameters of subresources that are not objects.
-pub(super) fn of_subresource(name: &str) -> Vec<Parameter> {
-    const CONTAINER: Parameter =
-        query("container", "string", "The container; may be left out if there is only one.");
-    const STREAMS: [Parameter; 4] = [
-        query("stderr", "boolean", "Whether to pass on the standard error output."),
-        query("stdin", "boolean", "Whether to pass input to the process."),
-        query("stdout", "boolean", "Whether to pass on the standard output."),
-        query("tty", "boolean", "Whether the process gets a terminal."),
-    ];
-    let own: &[Parameter] = match name {
-        "attach" => &[CONTAINER],
-        "exec" => &[
-            CONTAINER,
-            query("command", "string", "The command, one argument at a time; not run in a shell."),
-        ],
-        "portforward" => return vec![query("ports", "integer", "The ports to forward, over a web socket.")],
-        "proxy" => return vec![query("path", "string", "The path of the proxied request.")],
-        "log" => return [&[CONTAINER], LOG].concat(),
-        _ => return Vec::new(),
-    };
-    [own, &STREAMS].concat()
+/// Parameters of subresources that are not objects, by the kind of their options.
+pub(super) fn of_options(kind: &str) -> &'static [Parameter] {
+    OPTIONS.iter().find(|(name, _)| *name == kind).map_or(&[], |(_, parameters)| *parameters)
 }
 
-const LOG: &[Parameter] = &[
-    query("follow", "boolean", "Go on with new lines as they are written."),
+const OPTIONS: &[(&str, &[Parameter])] = &[
+    (
+        "PodAttachOptions",
+        &[
+            query("container", "string", "_Q-EJ3nR", "The container; may be left out if there is only one."),
+            query("stderr", "boolean", "26jJhFUR", "Stream the standard error output."),
+            query("stdin", "boolean", "sEFnN3IS", "Stream input to the process."),
+            query("stdout", "boolean", "005YMKE6", "Stream the standard output."),
+            query("tty", "boolean", "g7MlET_l", "The process has a terminal."),
+        ],
+    ),
+    (
+        "PodExecOptions",
+        &[
+            query(
+                "command",
+                "string",
+                "Py3eQybp",
+                "The command, one argument at a time; not run in a shell.",
+            ),
+            query("container", "string", "i5dOmRiM", "The container; may be left out if there is only one."),
+            query("stderr", "boolean", "W_1TNlWc", "Stream the standard error output."),
+            query("stdin", "boolean", "PSzNhyUC", "Stream input to the process."),
+            query("stdout", "boolean", "-EZLRwV1", "Stream the standard output."),
+            query("tty", "boolean", "s0flW37O", "Allocate a terminal for the process."),
+        ],
+    ),
+    (
+        "PodPortForwardOptions",
+        &[query("ports", "integer", "91KROJmm", "The ports to forward, over a web socket.")],
+    ),
+    ("PodProxyOptions", &[query("path", "string", "oPbzgLUj", "The path of the request to the pod.")]),
+    ("NodeProxyOptions", &[query("path", "string", "rFDtV0x9", "The path of the request to the node.")]),
+    (
+        "ServiceProxyOptions",
+        &[query("path", "string", "QCf0eosM", "The path of the request to the service, with its query.")],
+    ),
+];
+
+/// Parameters of a pod's log.
+pub(super) const LOG: &[Parameter] = &[
+    query("container", "string", "1GeXxFDC", "The container; may be left out if there is only one."),
+    query("follow", "boolean", "9OIXh_2R", "Stream new lines as they are written."),
     query(
         "insecureSkipTLSVerifyBackend",
         "boolean",
-        "Do not verify the certificate of the node that the log comes from. What arrives may not be from it.",
+        "gM00jVbe",
+        "Do not verify the certificate of the node that serves the log. The log may then come from another machine.",
     ),
-    query("limitBytes", "integer", "Stop after this many bytes."),
-    query("previous", "boolean", "The log of the container's previous run."),
-    query("sinceSeconds", "integer", "Only lines of the last so many seconds."),
-    query("stream", "string", "Which output: All, Stdout or Stderr."),
-    query("tailLines", "integer", "Only the last so many lines."),
-    query("timestamps", "boolean", "Begin each line with its time."),
+    query("limitBytes", "integer", "zwd1RXuc", "Stop after this many bytes."),
+    query("previous", "boolean", "1jxDPu3y", "The log of the container's previous run."),
+    query("sinceSeconds", "integer", "vE2NLdnP", "Only lines of this many last seconds."),
+    query("stream", "string", "l-48cgXv", "Which output: All, Stdout or Stderr."),
+    query("tailLines", "integer", "9xQLWHMV", "Only this many last lines."),
+    query("timestamps", "boolean", "c17fW1w_", "Begin each line with its time."),
 ];

@@ -1,161 +1,45 @@
-//! Version 2 as the protobuf message `openapi.v2.Document` of gnostic, field numbers from `OpenAPIv2.proto`.
+//! The documents as protobuf messages of gnostic: `v2` and `v3`, and the writers that both need.
 //!
-//! Only what this module's siblings write is encoded: there is no general conversion here. Free-form
-//! values (extensions, enums) travel as YAML text, of which JSON is a part.
+//! Only the documents of this module's siblings are encoded: there is no general conversion here. Free-form
+//! values (extensions, enums) are YAML text.
+//!
+//! A section of a document is written as many short messages, one for every entry: a parser merges them, so that
+//! no section need be complete before its length is written.
 
-use super::documents::Sink;
-use crate::{Value, json};
+mod v2;
+mod v3;
 
-/// Collects the message. Each section is gathered apart because its length comes first on the wire.
-pub(super) struct ProtobufSink {
-    head: Vec<u8>,
-    paths: Vec<u8>,
-    definitions: Vec<u8>,
-    parameters: Vec<u8>,
+pub(super) use v2::ProtobufSink;
+pub(super) use v3::ProtobufSinkV3;
+
+use crate::{Value, yaml};
+
+/// The members of a schema that are single values, with the numbers of their fields.
+struct Scalars<'a> {
+    texts: &'a [(u32, &'a str)],
+    doubles: &'a [(u32, &'a str)],
+    integers: &'a [(u32, &'a str)],
+    flags: &'a [(u32, &'a str)],
 }
 
-impl ProtobufSink {
-    pub(super) fn new(info: &Value, security: &Value) -> Self {
-        let mut head = Vec::new();
-        string(&mut head, 1, "2.0");
-        message(&mut head, 2, |out| {
-            text(out, 1, info.get("title"));
-            text(out, 2, info.get("version"));
-        });
-        for (name, _) in security.as_object().into_iter().flat_map(|schemes| schemes.iter()) {
-            message(&mut head, 12, |out| {
-                message(out, 1, |out| {
-                    string(out, 1, name);
-                    message(out, 2, |_| {});
-                });
-            });
-        }
-        message(&mut head, 13, |out| {
-            named(out, 1, security, |out, scheme| {
-                message(out, 2, |out| {
-                    text(out, 1, scheme.get("type"));
-                    text(out, 2, scheme.get("name"));
-                    text(out, 3, scheme.get("in"));
-                    text(out, 4, scheme.get("description"));
-                });
-            });
-        });
-        ProtobufSink { head, paths: Vec::new(), definitions: Vec::new(), parameters: Vec::new() }
+fn scalars(out: &mut Vec<u8>, schema: &Value, members: &Scalars<'_>) {
+    for (field, key) in members.texts {
+        text(out, *field, schema.get(key));
     }
-
-    pub(super) fn finish(self) -> Vec<u8> {
-        let mut out = self.head;
-        out.reserve(self.paths.len() + self.definitions.len() + self.parameters.len() + 32);
-        for (field, section) in [(8, self.paths), (9, self.definitions), (10, self.parameters)] {
-            bytes(&mut out, field, &section);
-        }
-        out
+    for (field, key) in members.doubles {
+        double(out, *field, schema.get(key));
+    }
+    for (field, key) in members.integers {
+        integer(out, *field, schema.get(key));
+    }
+    for (field, key) in members.flags {
+        flag(out, *field, schema.get(key));
     }
 }
 
-impl Sink for ProtobufSink {
-    fn path(&mut self, path: &str, item: &Value) {
-        name_and_value(&mut self.paths, 2, path, item, path_item);
-    }
-
-    fn definition(&mut self, name: &str, value: &Value) {
-        name_and_value(&mut self.definitions, 1, name, value, schema);
-    }
-
-    fn parameter(&mut self, name: &str, value: &Value) {
-        name_and_value(&mut self.parameters, 1, name, value, parameter);
-    }
-}
-
-fn path_item(out: &mut Vec<u8>, item: &Value) {
-    const METHODS: [(u32, &str); 7] =
-        [(2, "get"), (3, "put"), (4, "post"), (5, "delete"), (6, "options"), (7, "head"), (8, "patch")];
-    for (field, method) in METHODS {
-        if let Some(value) = item.get(method) {
-            message(out, field, |out| operation(out, value));
-        }
-    }
-    parameters(out, 9, item);
-}
-
-fn operation(out: &mut Vec<u8>, value: &Value) {
-    texts(out, 1, value.get("tags"));
-    text(out, 3, value.get("description"));
-    text(out, 5, value.get("operationId"));
-    texts(out, 6, value.get("produces"));
-    texts(out, 7, value.get("consumes"));
-    parameters(out, 8, value);
-    if let Some(responses) = value.get("responses") {
-        message(out, 9, |out| {
-            named(out, 1, responses, |out, value| message(out, 1, |out| response(out, value)))
-        });
-    }
-    texts(out, 10, value.get("schemes"));
-    extensions(out, 13, value);
-}
-
-fn parameters(out: &mut Vec<u8>, field: u32, owner: &Value) {
-    for item in owner.items_at(&["parameters"]) {
-        message(out, field, |out| match item.get("$ref") {
-            Some(reference) => message(out, 2, |out| text(out, 1, Some(reference))),
-            None => message(out, 1, |out| parameter(out, item)),
-        });
-    }
-}
-
-fn parameter(out: &mut Vec<u8>, value: &Value) {
-    match value.str_at(&["in"]) {
-        Some("body") => message(out, 1, |out| {
-            text(out, 2, value.get("name"));
-            text(out, 3, value.get("in"));
-            flag(out, 4, value.get("required"));
-            if let Some(of) = value.get("schema") {
-                message(out, 5, |out| schema(out, of));
-            }
-        }),
-        // A path parameter has no allowEmptyValue, so that what follows it counts one less.
-        Some("path") => message(out, 2, |out| message(out, 4, |out| sub_schema(out, value, 0))),
-        _ => message(out, 2, |out| message(out, 3, |out| sub_schema(out, value, 1))),
-    }
-}
-
-fn sub_schema(out: &mut Vec<u8>, value: &Value, shift: u32) {
-    flag(out, 1, value.get("required"));
-    text(out, 2, value.get("in"));
-    text(out, 3, value.get("description"));
-    text(out, 4, value.get("name"));
-    text(out, 5 + shift, value.get("type"));
-    flag(out, 19 + shift, value.get("uniqueItems"));
-}
-
-fn response(out: &mut Vec<u8>, value: &Value) {
-    text(out, 1, value.get("description"));
-    if let Some(of) = value.get("schema") {
-        message(out, 2, |out| message(out, 1, |out| schema(out, of)));
-    }
-}
-
-fn schema(out: &mut Vec<u8>, value: &Value) {
-    text(out, 1, value.get("$ref"));
-    text(out, 2, value.get("format"));
-    text(out, 4, value.get("description"));
-    texts(out, 19, value.get("required"));
-    for item in value.items_at(&["enum"]) {
-        message(out, 20, |out| any(out, item));
-    }
-    if let Some(item) = value.get("additionalProperties") {
-        message(out, 21, |out| message(out, 1, |out| schema(out, item)));
-    }
-    if let Some(kind) = value.get("type") {
-        message(out, 22, |out| text(out, 1, Some(kind)));
-    }
-    if let Some(item) = value.get("items") {
-        message(out, 23, |out| message(out, 1, |out| schema(out, item)));
-    }
-    if let Some(properties) = value.get("properties") {
-        message(out, 25, |out| named(out, 1, properties, schema));
-    }
-    extensions(out, 31, value);
+fn external_docs(out: &mut Vec<u8>, docs: &Value) {
+    text(out, 1, docs.get("description"));
+    text(out, 2, docs.get("url"));
 }
 
 fn extensions(out: &mut Vec<u8>, field: u32, owner: &Value) {
@@ -167,7 +51,7 @@ fn extensions(out: &mut Vec<u8>, field: u32, owner: &Value) {
 
 /// `Any`: YAML text in field 2.
 fn any(out: &mut Vec<u8>, value: &Value) {
-    string(out, 2, &json::write_to_string(value));
+    string(out, 2, &yaml::to_string(value));
 }
 
 /// The members of an object as messages of a name and a value.
@@ -204,8 +88,34 @@ fn text(out: &mut Vec<u8>, field: u32, value: Option<&Value>) {
 
 fn flag(out: &mut Vec<u8>, field: u32, value: Option<&Value>) {
     if value.and_then(Value::as_bool) == Some(true) {
+        stated_flag(out, field, true);
+    }
+}
+
+fn double(out: &mut Vec<u8>, field: u32, value: Option<&Value>) {
+    match value {
+        Some(Value::Int(number)) if *number != 0 => stated_double(out, field, *number as f64),
+        Some(Value::Float(number)) if *number != 0.0 => stated_double(out, field, *number),
+        _ => {}
+    }
+}
+
+/// A member of a oneof, which is written even if it is zero.
+fn stated_double(out: &mut Vec<u8>, field: u32, number: f64) {
+    varint(out, u64::from(field) << 3 | 1);
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+/// A member of a oneof, which is written even if it is false.
+fn stated_flag(out: &mut Vec<u8>, field: u32, value: bool) {
+    varint(out, u64::from(field) << 3);
+    out.push(u8::from(value));
+}
+
+fn integer(out: &mut Vec<u8>, field: u32, value: Option<&Value>) {
+    if let Some(number) = value.and_then(Value::as_int).filter(|number| *number != 0) {
         varint(out, u64::from(field) << 3);
-        out.push(1);
+        varint(out, number as u64);
     }
 }
 
@@ -219,7 +129,7 @@ fn bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// A nested message: written in place, then moved to make room for its length.
+/// A nested message: written in place, then moved to insert its length.
 fn message(out: &mut Vec<u8>, field: u32, body: impl FnOnce(&mut Vec<u8>)) {
     varint(out, u64::from(field) << 3 | 2);
     let start = out.len();

@@ -1,41 +1,12 @@
-//! Paths and operations as the documents spell them.
+//! Paths and operations in the format of the documents.
 
-use super::operations::{Body, Content, Media, Operation, PathItem};
-use super::parameters::Parameter;
-use super::{Dialect, names, schemas};
+use super::operations::{Body, Content, Operation, PathItem, Target};
+use super::parameters::{self, Parameter};
+use super::{Dialect, schemas};
 use crate::schema::StructRef;
 use crate::{Map, Value, value};
 
-const OBJECTS: &[&str] = &["application/json", "application/vnd.kubernetes.protobuf", "application/yaml"];
-const STREAMS: &[&str] = &[
-    "application/json",
-    "application/json;stream=watch",
-    "application/vnd.kubernetes.protobuf",
-    "application/vnd.kubernetes.protobuf;stream=watch",
-    "application/yaml",
-];
-const LOG: &[&str] =
-    &["application/json", "application/vnd.kubernetes.protobuf", "application/yaml", "text/plain"];
-const PATCHES: &[&str] = &[
-    "application/apply-patch+yaml",
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-];
-
-impl Media {
-    fn types(self) -> Vec<&'static str> {
-        match self {
-            Media::Objects => OBJECTS.to_vec(),
-            Media::Streams => STREAMS.to_vec(),
-            Media::Log => LOG.to_vec(),
-            Media::Any => vec!["*/*"],
-            Media::Only(one) => vec![one],
-        }
-    }
-}
-
-/// A path with its operations. What all of them take stands once, beside them.
+/// A path with its operations. Parameters that all of them take are written once, beside them.
 pub(super) fn path_item(item: &PathItem, dialect: Dialect) -> Value {
     let mut common = item.operations.first().map(|o| o.parameters.clone()).unwrap_or_default();
     common.retain(|parameter| item.operations.iter().all(|o| o.parameters.contains(parameter)));
@@ -51,7 +22,7 @@ pub(super) fn path_item(item: &PathItem, dialect: Dialect) -> Value {
     Value::Object(rendered)
 }
 
-/// The kind whose name a path asks for.
+/// The kind whose name is a parameter of a path.
 fn subject(item: &PathItem) -> &str {
     item.operations.first().and_then(|o| o.kind.as_ref()).map_or("object", |kind| kind.kind.as_str())
 }
@@ -70,14 +41,16 @@ fn operation(operation: &Operation, own: &[Parameter], dialect: Dialect) -> Valu
     let mut parameters = parameter_list(own, "object", dialect);
     match dialect {
         Dialect::V2 => {
-            let (consumes, body) = v2_body(&operation.body);
-            rendered.insert("consumes", strings(consumes));
-            rendered.insert("produces", strings(&operation.media.types()));
+            if !operation.consumes.is_empty() {
+                rendered.insert("consumes", strings(operation.consumes));
+            }
+            rendered.insert("produces", strings(operation.produces));
             rendered.insert("schemes", strings(&["https"]));
-            parameters.extend(body);
+            // The parameters are in order of name, and no other name comes before it.
+            parameters.splice(0..0, v2_body(&operation.body));
         }
         Dialect::V3 => {
-            if let Some(body) = v3_body(&operation.body) {
+            if let Some(body) = v3_body(operation) {
                 rendered.insert("requestBody", body);
             }
         }
@@ -96,14 +69,33 @@ fn parameter_list(parameters: &[Parameter], subject: &str, dialect: Dialect) -> 
 }
 
 fn parameter_or_reference(parameter: &Parameter, subject: &str, dialect: Dialect) -> Value {
-    if dialect == Dialect::V2 && parameter.shared() {
-        return value!({"$ref": (format!("#/parameters/{}", parameter.shared_name()))});
+    if dialect == Dialect::V2
+        && let Some(name) = parameter.shared_name()
+    {
+        return shared(&name);
     }
     let mut rendered = self::parameter(parameter, dialect);
     if parameter.name == "name" {
         rendered.set(&["description"], format!("name of the {subject}"));
     }
     rendered
+}
+
+fn shared(name: &str) -> Value {
+    value!({"$ref": (format!("#/parameters/{name}"))})
+}
+
+/// The parameters of version 2 that an operation refers to, by name.
+pub(super) fn shared_parameters(operation: &Operation) -> impl Iterator<Item = (String, Value)> {
+    let body = match &operation.body {
+        Body::Delete(of) => Some((parameters::DELETE_BODY.to_owned(), body_parameter(of, false))),
+        Body::Patch(of) => Some((parameters::PATCH_BODY.to_owned(), body_parameter(of, true))),
+        Body::None | Body::Required(_) => None,
+    };
+    let others = operation.parameters.iter().filter_map(|parameter| {
+        parameter.shared_name().map(|name| (name, self::parameter(parameter, Dialect::V2)))
+    });
+    body.into_iter().chain(others)
 }
 
 pub(super) fn parameter(parameter: &Parameter, dialect: Dialect) -> Value {
@@ -126,28 +118,30 @@ pub(super) fn parameter(parameter: &Parameter, dialect: Dialect) -> Value {
     Value::Object(rendered)
 }
 
-fn v2_body(body: &Body) -> (&'static [&'static str], Option<Value>) {
-    let (types, of, required) = match body {
-        Body::None => return (&["*/*"], None),
-        Body::Required(of) => (&["*/*"][..], of, true),
-        Body::Optional(of) => (&["*/*"][..], of, false),
-        Body::Patch(of) => (PATCHES, of, true),
-    };
+fn v2_body(body: &Body) -> Option<Value> {
+    match body {
+        Body::None => None,
+        Body::Required(of) => Some(body_parameter(of, true)),
+        Body::Delete(_) => Some(shared(parameters::DELETE_BODY)),
+        Body::Patch(_) => Some(shared(parameters::PATCH_BODY)),
+    }
+}
+
+fn body_parameter(of: &Target, required: bool) -> Value {
     let mut parameter = value!({"in": "body", "name": "body", "schema": (reference(of, Dialect::V2))});
     if required {
         parameter.set(&["required"], true);
     }
-    (types, Some(parameter))
+    parameter
 }
 
-fn v3_body(body: &Body) -> Option<Value> {
-    let (types, of, required) = match body {
+fn v3_body(operation: &Operation) -> Option<Value> {
+    let (of, required) = match &operation.body {
         Body::None => return None,
-        Body::Required(of) => (&["*/*"][..], of, true),
-        Body::Optional(of) => (&["*/*"][..], of, false),
-        Body::Patch(of) => (PATCHES, of, true),
+        Body::Required(of) | Body::Patch(of) => (of, true),
+        Body::Delete(of) => (of, false),
     };
-    let mut rendered = value!({"content": (content(types, &reference(of, Dialect::V3)))});
+    let mut rendered = value!({"content": (content(operation.consumes, &reference(of, Dialect::V3)))});
     if required {
         rendered.set(&["required"], true);
     }
@@ -164,7 +158,7 @@ fn responses(operation: &Operation, dialect: Dialect) -> Value {
         let response = match dialect {
             Dialect::V2 => value!({"description": (*description), "schema": (schema.clone())}),
             Dialect::V3 => {
-                value!({"content": (content(&operation.media.types(), &schema)), "description": (*description)})
+                value!({"content": (content(operation.produces, &schema)), "description": (*description)})
             }
         };
         rendered.insert(*code, response);
@@ -173,12 +167,28 @@ fn responses(operation: &Operation, dialect: Dialect) -> Value {
     Value::Object(rendered)
 }
 
+/// The built-in types that a path refers to directly, by the names of their definitions.
+pub(super) fn roots(item: &PathItem) -> impl Iterator<Item = (String, StructRef)> {
+    item.operations.iter().flat_map(|operation| {
+        let body = match &operation.body {
+            Body::None => None,
+            Body::Required(of) | Body::Delete(of) | Body::Patch(of) => Some(of),
+        };
+        let content = match &operation.content {
+            Content::Text => None,
+            Content::Object(of) => Some(of),
+        };
+        let both = body.into_iter().chain(content);
+        both.filter_map(|target| target.of.clone().map(|of| (target.name.clone(), of)))
+    })
+}
+
 fn content(types: &[&str], schema: &Value) -> Value {
     types.iter().map(|media| ((*media).into(), value!({"schema": (schema.clone())}))).collect::<Map>().into()
 }
 
-fn reference(of: &StructRef, dialect: Dialect) -> Value {
-    value!({"$ref": (dialect.reference(&names::type_name(&of.package, &of.name)))})
+fn reference(of: &Target, dialect: Dialect) -> Value {
+    value!({"$ref": (dialect.reference(&of.name))})
 }
 
 fn strings(items: &[&str]) -> Vec<Value> {

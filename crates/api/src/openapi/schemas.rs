@@ -1,16 +1,16 @@
 //! Types as OpenAPI schemas.
 //!
-//! A definition is either a struct of the table or one of the few types that JSON shows differently from
-//! how they are declared. Version 2 carries no defaults: its clients would fill them in.
+//! A definition is either a struct of the table or one of the few types whose JSON differs from
+//! their declaration. Version 2 has no defaults: its clients would fill them in.
 
 use std::collections::BTreeMap;
 
 use super::names::{self, GroupVersionKind};
 use super::{Descriptions, Dialect};
-use crate::schema::{AnyForm, Field, Kind, ListTopology, MapTopology, Struct, StructRef};
+use crate::schema::{AnyForm, Field, Kind, ListTopology, MapTopology, StatedTopology, Struct, StructRef};
 use crate::{Map, Value, value};
 
-/// What a name in the definitions stands for.
+/// The target of a name in the definitions.
 #[derive(Debug, Clone)]
 pub(super) enum Definition {
     Struct(StructRef),
@@ -24,7 +24,7 @@ pub(super) enum Fixed {
     IntOrString,
     Time,
     Text,
-    /// An object of which nothing is known.
+    /// An object without known fields.
     Object,
     Anything,
 }
@@ -83,7 +83,7 @@ fn referred(kind: &Kind) -> Option<(String, Definition)> {
 pub(super) struct Schemas<'a> {
     pub(super) dialect: Dialect,
     pub(super) descriptions: &'a dyn Descriptions,
-    /// Groups and versions in which the kinds that every group shares are known.
+    /// The groups and versions that have the kinds that every group shares.
     pub(super) versions: &'a [(&'a str, &'a str)],
 }
 
@@ -119,11 +119,10 @@ impl Schemas<'_> {
         let mut schema = Map::new();
         if !of.fields.is_empty() {
             let properties: Map =
-                of.fields.iter().map(|f| (f.name.clone(), self.property(name, of, f))).collect();
+                of.fields.iter().map(|f| (f.name.clone(), self.property(name, f))).collect();
             schema.insert("properties", properties);
         }
-        let required: Vec<Value> =
-            of.fields.iter().filter(|f| f.required).map(|f| f.name.clone().into()).collect();
+        let required = required(of);
         if !required.is_empty() {
             schema.insert("required", required);
         }
@@ -131,9 +130,7 @@ impl Schemas<'_> {
         if let Some(kind) = names::kind_of(of) {
             schema.insert("x-kubernetes-group-version-kind", self.kinds(&kind));
         }
-        if of.atomic {
-            schema.insert("x-kubernetes-map-type", "atomic");
-        }
+        map_type(&mut schema, of.stated_topology);
         if let Some(union) = &of.union {
             let fields: Map =
                 union.members.iter().map(|m| (m.clone(), names::capitalised(m).into())).collect();
@@ -147,7 +144,7 @@ impl Schemas<'_> {
         schema
     }
 
-    /// A type is usually one kind; what every group has is known in each of them.
+    /// A type is usually one kind; shared ones are known in every group.
     fn kinds(&self, own: &GroupVersionKind) -> Vec<Value> {
         let shared = own.group.is_empty() && matches!(own.kind.as_str(), "DeleteOptions" | "WatchEvent");
         let mut kinds = vec![own.clone()];
@@ -158,7 +155,7 @@ impl Schemas<'_> {
         kinds.iter().map(kind_value).collect()
     }
 
-    fn property(&self, owner_name: &str, owner: &Struct, field: &Field) -> Value {
+    fn property(&self, owner_name: &str, field: &Field) -> Value {
         let mut schema = self.of_kind(&field.kind);
         if let Some(default) = self.default(field) {
             schema.insert("default", default);
@@ -167,11 +164,17 @@ impl Schemas<'_> {
             schema.insert("description", text);
         }
         if !field.enum_values.is_empty() {
-            schema.insert("enum", field.enum_values.iter().map(|v| v.clone().into()).collect::<Vec<Value>>());
+            let place = match &field.kind {
+                Kind::List(..) => schema.get_mut("items").and_then(Value::as_object_mut),
+                Kind::Map(..) => schema.get_mut("additionalProperties").and_then(Value::as_object_mut),
+                _ => Some(&mut schema),
+            };
+            let values: Vec<Value> = field.enum_values.iter().map(|v| v.clone().into()).collect();
+            place.map(|place| place.insert("enum", values));
         }
-        topology(&mut schema, owner, field);
+        topology(&mut schema, field);
         patch_strategy(&mut schema, field);
-        // Version 3 knows nothing beside a reference.
+        // Version 3 allows nothing beside a reference.
         if self.dialect == Dialect::V3
             && schema.len() > 1
             && let Some(reference) = schema.remove("$ref")
@@ -186,6 +189,7 @@ impl Schemas<'_> {
             return None;
         }
         let zero = || match (&field.kind, field.pointer) {
+            _ if field.openapi.empty_default => Some("".into()),
             (_, true) => None,
             (Kind::Struct(_), false) => Some(Value::object()),
             (Kind::String, false) if field.keep => Some("".into()),
@@ -220,33 +224,49 @@ pub(super) fn kind_value(kind: &GroupVersionKind) -> Value {
     value!({"group": (kind.group.as_str()), "kind": (kind.kind.as_str()), "version": (kind.version.as_str())})
 }
 
-fn topology(schema: &mut Map, owner: &Struct, field: &Field) {
-    let items_of_list = field.name == "items" && owner.name.ends_with("List");
-    match &field.kind {
-        Kind::List(_, ListTopology::Map(keys)) => {
+/// The names of the required fields, in the order of upstream's declarations.
+fn required(of: &Struct) -> Vec<Value> {
+    let mut fields: Vec<&Field> = of.fields.iter().filter(|field| field.required).collect();
+    let stated = |field: &Field| of.required_order.iter().position(|name| *name == field.name);
+    fields.sort_by_key(|field| (stated(field), &field.numbers));
+    fields.iter().map(|field| field.name.clone().into()).collect()
+}
+
+fn topology(schema: &mut Map, field: &Field) {
+    match (field.openapi.topology, &field.kind) {
+        (StatedTopology::None, _) => {}
+        (StatedTopology::List, Kind::List(_, ListTopology::Map(keys))) => {
             let keys: Vec<Value> = keys.iter().map(|key| key.clone().into()).collect();
             schema.insert("x-kubernetes-list-map-keys", keys);
             schema.insert("x-kubernetes-list-type", "map");
         }
-        Kind::List(_, ListTopology::Set) => drop(schema.insert("x-kubernetes-list-type", "set")),
-        // A list that strategic merge takes apart has no topology of its own, nor have the items of a list.
-        Kind::List(_, ListTopology::Atomic) if !field.patch.merge && !items_of_list => {
-            schema.insert("x-kubernetes-list-type", "atomic");
+        (StatedTopology::List, Kind::List(_, ListTopology::Set)) => {
+            schema.insert("x-kubernetes-list-type", "set");
         }
-        Kind::Map(_, MapTopology::Atomic) => drop(schema.insert("x-kubernetes-map-type", "atomic")),
-        _ => {}
+        (StatedTopology::List, _) => drop(schema.insert("x-kubernetes-list-type", "atomic")),
+        (stated, _) => map_type(schema, stated),
     }
+}
+
+fn map_type(schema: &mut Map, stated: StatedTopology) {
+    let word = match stated {
+        StatedTopology::Map(MapTopology::Atomic) => "atomic",
+        StatedTopology::Map(MapTopology::Granular) => "granular",
+        StatedTopology::List | StatedTopology::None => return,
+    };
+    schema.insert("x-kubernetes-map-type", word);
 }
 
 fn patch_strategy(schema: &mut Map, field: &Field) {
     if let Some(key) = &field.patch.merge_key {
         schema.insert("x-kubernetes-patch-merge-key", key.clone());
     }
-    let strategy = match (field.patch.merge, field.patch.retain_keys) {
-        (true, true) => "merge,retainKeys",
-        (true, false) => "merge",
-        (false, true) => "retainKeys",
-        (false, false) => return,
+    let strategy = match (field.patch.merge, field.patch.retain_keys, field.patch.replace) {
+        (true, true, _) => "merge,retainKeys",
+        (true, false, _) => "merge",
+        (false, true, _) => "retainKeys",
+        (false, false, true) => "replace",
+        (false, false, false) => return,
     };
     schema.insert("x-kubernetes-patch-strategy", strategy);
 }

@@ -1,10 +1,13 @@
-//! The documents hang together, and say what their readers look for.
+//! The documents are consistent, and contain what clients need.
+
+mod custom;
+mod upstream;
 
 use std::collections::BTreeSet;
 
 use super::*;
 use crate::resources::{self, Resource};
-use crate::{Value, json};
+use crate::{Map, Value, json};
 
 struct Texts;
 
@@ -27,15 +30,15 @@ fn all() -> Vec<&'static Resource> {
 }
 
 fn openapi<'a>(served: &'a [&'a Resource], descriptions: &'a dyn Descriptions) -> OpenApi<'a> {
-    OpenApi { served, version: "v1.37.0", descriptions }
+    OpenApi { served, version: "1.37", descriptions, custom: &[] }
 }
 
 fn v3(path: &str, descriptions: &dyn Descriptions) -> Value {
-    json::parse(&openapi(&all(), descriptions).v3_document(path).unwrap()).unwrap()
+    json::parse(&openapi(&all(), descriptions).v3_document(path, Format::Json).unwrap()).unwrap()
 }
 
 fn v2() -> Value {
-    json::parse(&openapi(&all(), &NoDescriptions).v2_json()).unwrap()
+    json::parse(&openapi(&all(), &NoDescriptions).v2_document(Format::Json)).unwrap()
 }
 
 fn text(value: &Value) -> String {
@@ -54,23 +57,19 @@ fn references(value: &Value, found: &mut BTreeSet<String>) {
                 }
             }
         }
-        // What stands under a key that managed fields use as well is not read into a tree.
+        // The value of a key that managed fields use as well is not parsed into a tree.
         Value::Raw(text) => references(&json::parse(text.as_bytes()).unwrap(), found),
         _ => {}
     }
 }
 
-/// Every reference leads somewhere, and everything defined is referred to.
+/// Checks that every reference has a definition, and every definition a reference.
 fn check_references(document: &Value, place: &[&str], prefix: &str) {
     let mut found = BTreeSet::new();
     references(document, &mut found);
-    let defined: BTreeSet<String> = document
-        .at(place)
-        .and_then(Value::as_object)
-        .unwrap()
-        .keys()
-        .map(|name| format!("{prefix}{name}"))
-        .collect();
+    let members = document.at(place).and_then(Value::as_object);
+    let defined: BTreeSet<String> =
+        members.into_iter().flat_map(Map::keys).map(|name| format!("{prefix}{name}")).collect();
     let wanted: BTreeSet<String> = found.into_iter().filter(|target| target.starts_with(prefix)).collect();
     let difference: Vec<_> = wanted.symmetric_difference(&defined).collect();
     assert!(difference.is_empty(), "{difference:?}");
@@ -177,7 +176,7 @@ fn references_with_company_are_wrapped_in_version_3_only() {
     assert_eq!(port.str_at(&["protocol", "default"]), Some("TCP"));
     assert_eq!(port.int_at(&["port", "default"]), Some(0));
 
-    let v2 = json::parse(&openapi(&all(), &Texts).v2_json()).unwrap();
+    let v2 = json::parse(&openapi(&all(), &Texts).v2_document(Format::Json)).unwrap();
     let pod = v2.at(&["definitions", "io.k8s.api.core.v1.Pod"]).unwrap();
     assert_eq!(
         text(pod.at(&["properties", "spec"]).unwrap()),
@@ -243,7 +242,7 @@ fn hashes_change_with_what_is_described() {
     assert_ne!(one.v2_hash(), other.v2_hash());
     assert_ne!(one.v3_hash("apis/apps/v1"), openapi(&all, &Texts).v3_hash("apis/apps/v1"));
     assert_eq!(other.v3_hash("apis/storage.k8s.io/v1beta9"), None);
-    assert_eq!(other.v3_document("apis/storage.k8s.io/v1beta9"), None);
+    assert_eq!(other.v3_document("apis/storage.k8s.io/v1beta9", Format::Json), None);
 
     let index = json::parse(&other.v3_index()).unwrap();
     let paths = index.get("paths").and_then(Value::as_object).unwrap();
@@ -254,7 +253,7 @@ fn hashes_change_with_what_is_described() {
     assert!(!paths.contains_key("apis/resource.k8s.io/v1alpha3"));
 }
 
-/// The fields of a protobuf message: number and, for what has a length, content.
+/// The fields of a protobuf message: number and, for those with a length, content.
 fn fields(mut message: &[u8]) -> Vec<(u64, &[u8])> {
     fn varint(message: &mut &[u8]) -> u64 {
         let mut value = 0;
@@ -292,6 +291,12 @@ fn child(message: &[u8], number: u64) -> &[u8] {
     fields(message).into_iter().find(|(n, _)| *n == number).map(|(_, content)| content).unwrap()
 }
 
+/// A section of the document, whose occurrences a parser merges.
+fn section(message: &[u8], number: u64) -> Vec<u8> {
+    let found = fields(message).into_iter().filter(|(n, _)| *n == number);
+    found.flat_map(|(_, content)| content.to_vec()).collect()
+}
+
 /// The value of the entry that is called `name` in a repeated message of names and values.
 fn entry<'a>(message: &'a [u8], number: u64, name: &str) -> &'a [u8] {
     let entries = fields(message).into_iter().filter(|(n, _)| *n == number);
@@ -302,28 +307,29 @@ fn entry<'a>(message: &'a [u8], number: u64, name: &str) -> &'a [u8] {
 #[test]
 fn protobuf_says_what_json_says() {
     let served = all();
-    let encoded = openapi(&served, &Texts).v2_protobuf();
+    let encoded = openapi(&served, &Texts).v2_document(Format::Protobuf);
+    let (paths, definitions) = (section(&encoded, 8), section(&encoded, 9));
     let document = v2();
     assert_eq!(child(&encoded, 1), b"2.0");
-    assert_eq!(child(child(&encoded, 2), 2), b"v1.37.0");
-    let count = |number: u64| fields(child(&encoded, number)).len();
+    assert_eq!(child(child(&encoded, 2), 2), b"1.37");
+    let count = |number: u64| fields(&section(&encoded, number)).len();
     let members = |name: &str| document.get(name).and_then(Value::as_object).unwrap().len();
     assert_eq!(
         (count(8), count(9), count(10)),
         (members("paths"), members("definitions"), members("parameters"))
     );
 
-    let spec = entry(child(&encoded, 9), 1, "io.k8s.api.core.v1.PodSpec");
+    let spec = entry(&definitions, 1, "io.k8s.api.core.v1.PodSpec");
     let containers = entry(child(spec, 25), 1, "containers");
     assert_eq!(child(child(containers, 22), 1), b"array");
     let items = child(child(containers, 23), 1);
     assert_eq!(child(items, 1), b"#/definitions/io.k8s.api.core.v1.Container");
-    assert_eq!(child(entry(containers, 31, "x-kubernetes-list-map-keys"), 2), b"[\"name\"]");
-    assert_eq!(child(entry(containers, 31, "x-kubernetes-patch-merge-key"), 2), b"\"name\"");
+    assert_eq!(child(entry(containers, 31, "x-kubernetes-list-map-keys"), 2), b"- name\n");
+    assert_eq!(child(entry(containers, 31, "x-kubernetes-patch-merge-key"), 2), b"name\n");
 
-    let patch = child(entry(child(&encoded, 8), 2, "/api/v1/namespaces/{name}"), 8);
+    let patch = child(entry(&paths, 2, "/api/v1/namespaces/{name}"), 8);
     let kind = child(entry(patch, 13, "x-kubernetes-group-version-kind"), 2);
-    assert_eq!(kind, b"{\"group\":\"\",\"kind\":\"Namespace\",\"version\":\"v1\"}");
+    assert_eq!(kind, b"group: \"\"\nkind: Namespace\nversion: v1\n");
     let parameters = fields(patch).into_iter().filter(|(n, _)| *n == 8).map(|(_, p)| fields(p)[0]);
     let names: Vec<&[u8]> = parameters
         .filter(|(n, parameter)| *n == 1 && fields(parameter)[0].0 == 2)

@@ -3,9 +3,9 @@
 //! Negative indices count from the end, replacing a missing member of an object adds it, and a missing
 //! member passes for null in tests and copies.
 //!
-//! Limits keep a small patch from making a large or deep object, or a lot of work: those of upstream on
-//! operations and on what they copy; the depth that documents are read to, since nested operations can build
-//! what no document could say; and a number of steps, since each operation may move a whole list.
+//! Limits keep a small patch from creating a large or deep object, or a lot of work: upstream's limits on
+//! operations and copied bytes; the depth of documents, since nested operations could exceed it;
+//! and a number of steps, since each operation may move a whole list.
 
 mod target;
 #[cfg(test)]
@@ -14,14 +14,14 @@ mod tests;
 use crate::json::{MAX_DEPTH, MAX_FINDINGS_BYTES};
 use crate::status::{Status, quoted};
 use crate::value::{Str, Value};
-use target::{Place, find, get, is_equal, put, take, thaw};
+use target::{Place, find, get, is_equal, parse_raw, put, take};
 
 const MAX_OPERATIONS: usize = 10_000;
-/// More complaints about unknown fields than this are not made, as of any other object.
+/// Maximum number of complaints about unknown fields, as of any other object.
 const MAX_COMPLAINTS: usize = 100;
-/// How much all copies of a patch may add, in bytes of JSON.
+/// Maximum size of all copies of a patch, in bytes of JSON.
 const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
-/// How many values all operations of a patch may look at or move: a second's work.
+/// Maximum number of values that all operations of a patch may read or move: about a second's work.
 const MAX_STEPS: usize = 50_000_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,13 +31,13 @@ pub enum Error {
     Malformed(String),
     #[error("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {0}")]
     TooManyOperations(usize),
-    /// An operation that the document refuses.
+    /// An operation that does not apply to the document.
     #[error("{0}")]
     Refused(String),
 }
 
 impl Error {
-    /// What a client gets to see: upstream does not say why a document refused a patch.
+    /// The status for the client: upstream does not explain why a patch does not apply.
     pub fn to_status(&self) -> Status {
         match self {
             Error::Malformed(why) => Status::bad_request(why.as_str()),
@@ -47,7 +47,7 @@ impl Error {
     }
 }
 
-/// Checks a patch as strictly as field validation asks for; complaints about unknown fields come back.
+/// Checks a patch as strictly as field validation requires; returns the complaints about unknown fields.
 pub fn check(patch: &Value) -> Result<Vec<String>, Error> {
     let malformed = |found: &Value, place: &str| {
         let found = found.go_kind();
@@ -107,7 +107,7 @@ pub fn apply(target: &mut Value, patch: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a patch has cost so far.
+/// The cost of a patch so far.
 #[derive(Default)]
 struct Spent {
     copied_bytes: usize,
@@ -123,7 +123,7 @@ impl Spent {
         }
     }
 
-    /// Counts what inserting into a container, or removing from it, moves.
+    /// Counts the items that inserting into a container, or removing from it, moves.
     fn shift(&mut self, parent: &Value) -> Result<(), String> {
         self.step(match parent {
             Value::Array(items) => 1 + items.len(),
@@ -132,7 +132,7 @@ impl Spent {
         })
     }
 
-    /// Counts a value that is about to be put below `pointer`, and refuses one that would stand too deep there.
+    /// Counts a value that is about to be inserted below `pointer`, and refuses one that would be too deep there.
     fn put(&mut self, pointer: &str, value: &Value) -> Result<(), String> {
         let (depth, size) = extent(value);
         self.step(size)?;
@@ -156,7 +156,7 @@ fn apply_one(target: &mut Value, operation: &Value, spent: &mut Spent) -> Result
     }
 }
 
-/// A pointer of an operation: its path, or where from.
+/// A pointer of an operation: its path, or its source.
 fn pointer(operation: &Value, field: &str) -> Result<Str, String> {
     match operation.get(field) {
         Some(Value::String(text)) => Ok(text.clone()),
@@ -170,7 +170,7 @@ fn pointer(operation: &Value, field: &str) -> Result<Str, String> {
     }
 }
 
-/// The path, for those operations that only say that they need one.
+/// The path, for operations whose error only says that it is missing.
 fn plain_path(operation: &Value, kind: &str) -> Result<Str, String> {
     pointer(operation, "path").map_err(|_| format!("{kind} operation failed to decode path: missing value"))
 }
@@ -284,8 +284,8 @@ fn test(
     let found: &Value = match found {
         None => &Value::Null,
         Some(found) => {
-            // Once for all tests of it.
-            thaw(found);
+            // Parsed once for all tests of it.
+            parse_raw(found);
             found
         }
     };
@@ -330,8 +330,8 @@ fn copy(target: &mut Value, operation: &Value, spent: &mut Spent) -> Result<(), 
     put(parent, &key, value).map_err(|why| format!("error while adding value during copy: {why}"))
 }
 
-/// How deep a value is, and how many values it consists of. Values are at most as deep as documents are, since
-/// nothing deeper is ever put together.
+/// The depth of a value, and the number of values in it. Values are at most as deep as documents, since
+/// nothing deeper is ever created.
 fn extent(value: &Value) -> (usize, usize) {
     let all = |values: &mut dyn Iterator<Item = &Value>| {
         values.map(extent).fold((1, 1), |(depth, size), (below, more)| (depth.max(below + 1), size + more))
@@ -344,7 +344,7 @@ fn extent(value: &Value) -> (usize, usize) {
     }
 }
 
-/// How deep kept text is at most: brackets inside its strings count too.
+/// An upper bound of the depth of raw text: brackets inside its strings count too.
 fn nesting(text: &str) -> usize {
     let mut depths = text.bytes().scan(0usize, |depth, byte| {
         match byte {

@@ -1,10 +1,10 @@
 //! Merging and ordering of lists in a strategic merge patch.
 //!
-//! The result keeps two orders: that of the patch among what the patch names, and that of the object among
-//! the rest. Where the two meet, the object's order decides if it knows both items; otherwise what the
-//! patch names comes first.
+//! The result keeps two orders: that of the patch among the items of the patch, and that of the object among
+//! the others. Where the two meet, the object's order decides if it has both items; otherwise the item of the
+//! patch comes first.
 //!
-//! Items are looked up by hash: lists may be long, and of the patch's items each is looked for in the object's.
+//! Items are looked up by hash: lists may be long, and each item of the patch is searched among those of the object.
 
 use std::collections::{HashMap, HashSet};
 use std::mem::{Discriminant, discriminant};
@@ -15,14 +15,14 @@ use crate::by_content::{ByContent, set_of};
 use crate::json::write_to_string;
 use crate::value::{Str, Value};
 
-/// What a list consists of.
+/// The type of a list's items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Items {
     Maps,
     Scalars,
 }
 
-/// What two lists have in common: all their items are of one type, and not lists.
+/// The common type of the items of two lists: all are of one type, and not lists.
 pub(super) fn elements(a: &[Value], b: &[Value]) -> Result<Items, Error> {
     let mut all = a.iter().chain(b);
     let first = all.next().ok_or(Error::NoElements)?;
@@ -36,8 +36,8 @@ pub(super) fn elements(a: &[Value], b: &[Value]) -> Result<Items, Error> {
     Ok(if matches!(first, Value::Object(_)) { Items::Maps } else { Items::Scalars })
 }
 
-/// Merges a patch into a list that merges. What comes back is the object's order for whoever orders the list
-/// once more: as upstream leaves it, what was added stands in the places of what was deleted.
+/// Merges a patch into a list that merges. Returns the object's order for a later ordering of the list:
+/// as in upstream, added items take the positions of deleted ones.
 pub(super) fn merge(
     current: &mut Vec<Value>,
     patch: Vec<Value>,
@@ -60,7 +60,7 @@ pub(super) fn merge(
         }
         Items::Maps if merge_key.is_empty() => return Err(Error::UndeclaredMergeKey(item.name())),
         Items::Maps => {
-            let (mut before, patch) = obey_directives(std::mem::take(current), patch, merge_key)?;
+            let (mut before, patch) = apply_directives(std::mem::take(current), patch, merge_key)?;
             let keys = before.clone();
             let named = patch.clone();
             merge_items(&mut before, patch, merge_key, item)?;
@@ -77,8 +77,8 @@ fn directive_of(item: &Value) -> Option<&str> {
     item.get(DIRECTIVE)?.as_str()
 }
 
-/// Deletes what the patch deletes; what remains of list and patch comes back.
-fn obey_directives(
+/// Deletes the items that the patch deletes; returns the rest of list and patch.
+fn apply_directives(
     mut current: Vec<Value>,
     patch: Vec<Value>,
     merge_key: &str,
@@ -119,7 +119,7 @@ fn merge_items(
     merge_key: &str,
     schema: Type<'_>,
 ) -> Result<(), Error> {
-    // By the text of their keys: what is merged in the meantime keeps its key.
+    // By the text of their keys: merging an item does not change its key.
     let mut places: HashMap<Key, usize> = HashMap::with_capacity(current.len());
     let mut odd = None;
     for (at, item) in current.iter().enumerate() {
@@ -149,7 +149,7 @@ fn merge_items(
     Ok(())
 }
 
-/// A merge key as a key of a table of its own: texts are not copied.
+/// A merge key as a key of a hash table: texts are not copied.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     Text(Str),
@@ -170,7 +170,7 @@ fn key_of<'v>(item: &'v Value, merge_key: &str) -> Result<&'v Value, Error> {
     map.get(merge_key).ok_or_else(|| Error::no_merge_key(map, merge_key))
 }
 
-/// Whether two items are the same one: by their merge key, or as a whole where there is none.
+/// Returns true if two items are the same: by their merge key, or as a whole where there is none.
 pub(super) fn same(a: &Value, b: &Value, merge_key: &str) -> Result<bool, Error> {
     if merge_key.is_empty() {
         return Ok(a == b);
@@ -184,7 +184,7 @@ pub(super) fn same(a: &Value, b: &Value, merge_key: &str) -> Result<bool, Error>
     Ok(key_of(a, merge_key)? == key_of(b, merge_key)?)
 }
 
-/// Splits a list into what `named` names and the rest.
+/// Splits a list into the items that `named` contains and the rest.
 pub(super) fn partition(
     merged: Vec<Value>,
     named: &[Value],
@@ -207,7 +207,7 @@ pub(super) fn partition(
     Ok((listed, others))
 }
 
-/// Puts each part in its order, and both together in the object's.
+/// Orders each part, and merges both in the object's order.
 pub(super) fn interleave(
     listed: Vec<Value>,
     others: Vec<Value>,
@@ -240,7 +240,7 @@ pub(super) fn interleave(
     Ok(out)
 }
 
-/// Where items stand in a list: the first of those that are the same.
+/// The positions of items in a list: of equal ones the first.
 struct Ranks<'v> {
     merge_key: &'v str,
     ranks: HashMap<ByContent<'v>, usize>,
@@ -265,8 +265,8 @@ fn identity<'v>(item: &'v Value, merge_key: &str) -> &'v Value {
     if merge_key.is_empty() { item } else { item.get(merge_key).unwrap_or(&Value::Null) }
 }
 
-/// Longer lists in which ranks are missing are sorted with those items first: what upstream makes of them is
-/// as arbitrary.
+/// Longer lists with missing ranks are sorted with those items first: upstream's order of them is
+/// equally arbitrary.
 const MAX_INSERTION_SORT: usize = 1000;
 
 /// Sorts by rank, as upstream does: where a rank is missing, each item goes before the one it follows.

@@ -1,5 +1,5 @@
-//! JSON merge patch: RFC 7386, with the small deviations of the library upstream uses (nulls inside arrays
-//! stay where an object stood before).
+//! JSON merge patch: RFC 7386, with the small deviations of upstream's library (nulls inside arrays
+//! stay where the target was an object).
 
 use crate::status::Status;
 use crate::value::{Map, Value};

@@ -1,9 +1,9 @@
-//! Strategic merge patch: a merge patch that knows from the schema which lists to merge and by which key,
-//! and that carries directives (`$patch`, `$retainKeys`, `$setElementOrder/…`,
+//! Strategic merge patch: a merge patch with lists that merge by a key of the schema,
+//! and with directives (`$patch`, `$retainKeys`, `$setElementOrder/…`,
 //! `$deleteFromPrimitiveList/…`).
 //!
-//! Fields the schema does not know are taken over as they are. Directives are gone from what is merged,
-//! though not from what replaces something as a whole: conforming prunes those. Members are merged in order
+//! Fields that the schema does not have are copied unchanged. Directives are removed from merged values,
+//! but not from values that replace others as a whole: conforming prunes those. Members are merged in order
 //! of their names, so that deletions from a list come before additions to it.
 
 #[cfg(test)]
@@ -62,7 +62,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// How the server answers: only the format of directives is the client's mistake in upstream's eyes.
+    /// The server's response: in upstream only the format of directives is the client's mistake.
     pub fn to_status(&self) -> Status {
         match self {
             Error::PrimitiveListFormat | Error::RetainKeysFormat | Error::SetElementOrderFormat => {
@@ -92,11 +92,11 @@ pub fn apply(target: &mut Value, patch: &Value, schema: &Struct) -> Result<(), E
     merge_map(target.make_object(), patch.clone(), Type::Struct(schema))
 }
 
-/// The Go type of a place, as far as patches tell types apart.
+/// The Go type of a place, as far as patches distinguish types.
 #[derive(Clone, Copy)]
 pub(super) enum Type<'s> {
     Struct(&'s Struct),
-    /// A struct in Go whose fields are none of JSON's.
+    /// A Go struct whose fields are not those of its JSON.
     Opaque(&'static str),
     /// Not a struct; its `reflect.Kind`.
     Plain(&'static str),
@@ -128,7 +128,7 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// What upstream calls the type when it misses a merge key.
+    /// Upstream's name of the type in the error of a missing merge key.
     pub(super) fn name(self) -> &'static str {
         match self {
             Type::Struct(_) | Type::Opaque(_) => "struct",
@@ -175,7 +175,7 @@ pub(super) fn merge_map(original: &mut Map, mut patch: Map, schema: Type<'_>) ->
     }
     retain_keys(original, &mut patch)?;
     set_element_orders(original, &mut patch, schema)?;
-    // What comes and goes is gathered: each member added or removed by itself would move all that follow it.
+    // Additions and removals are collected: each by itself would move all members after it.
     let (mut added, mut removed) = (Vec::new(), HashSet::new());
     for (key, value) in patch {
         match key.strip_prefix(DELETE_FROM_LIST) {
@@ -202,7 +202,7 @@ pub(super) fn merge_map(original: &mut Map, mut patch: Map, schema: Type<'_>) ->
     Ok(())
 }
 
-/// What becomes of a member.
+/// The outcome of a member.
 enum Merged {
     InPlace,
     Set(Value),
@@ -249,7 +249,7 @@ fn merge_member(
     }
 }
 
-/// Merges lists, or replaces them, as the field says. The order of what was there comes back.
+/// Merges lists, or replaces them, as the field requires. Returns the previous order.
 fn merge_list(
     current: &mut Vec<Value>,
     patch: Vec<Value>,
@@ -266,7 +266,7 @@ fn merge_key(field: &Field) -> &str {
     field.patch.merge_key.as_deref().unwrap_or_default()
 }
 
-/// Deletes values from a list, and says whether the list itself is to go.
+/// Deletes values from a list; returns true if the list itself is removed.
 fn delete_from_list(original: &mut Map, key: &str, values: Value, schema: Type<'_>) -> Result<bool, Error> {
     if values.is_null() {
         return Ok(true);
@@ -288,7 +288,7 @@ fn delete_from_list(original: &mut Map, key: &str, values: Value, schema: Type<'
     Ok(false)
 }
 
-/// Clears what a `$retainKeys` directive does not list.
+/// Removes the members that a `$retainKeys` directive does not list.
 fn retain_keys(original: &mut Map, patch: &mut Map) -> Result<(), Error> {
     let Some(directive) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let Value::Array(retained) = directive else { return Err(Error::RetainKeysFormat) };
@@ -365,7 +365,7 @@ fn order_list(
     lists::interleave(listed, others, order, &before, merge_key, items?).map(Some)
 }
 
-/// The items of a patch must stand in the order that the patch itself asks for.
+/// The items of a patch must be in the order that the patch itself requires.
 fn check_order(patch: &[Value], order: &[Value], merge_key: &str) -> Result<(), Error> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());
@@ -403,7 +403,7 @@ fn discard_nulls(value: &mut Value) {
     }
 }
 
-/// What is left of a value without the maps that carry a directive.
+/// The rest of a value without the maps that have a directive.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(DIRECTIVE) => None,

@@ -1,7 +1,7 @@
 //! Protobuf message to `Value`.
 //!
-//! Unknown fields are passed over. A message field that occurs twice is merged, a scalar's last value
-//! wins, and so does a map key's. Work is linear in the input: nothing is looked up among what was read,
+//! Unknown fields are skipped. A message field that occurs twice is merged, a scalar's last value
+//! wins, and so does a map key's. Work is linear in the input: no search among decoded values,
 //! and a map is sorted once.
 
 use std::borrow::Cow;
@@ -18,29 +18,29 @@ use crate::schema::{AnyForm, Struct};
 use crate::value::{Map, Str, Value};
 use crate::{json, time};
 
-/// Deeper messages are refused. Beyond any real object, below what the stack allows.
+/// Maximum depth of messages. Beyond any real object, below the limit of the stack.
 const MAX_DEPTH: usize = 128;
 
 /// Go's zero `time.Time` in seconds since the epoch: it means "no time".
 pub(super) const ZERO_TIME: i64 = -62_135_596_800;
 
-/// Reads a message of a built-in type. Zero values are still in the tree: see `conform`.
+/// Decodes a message of a built-in type. Zero values are still in the tree: see `conform`.
 pub fn decode(schema: &Struct, raw: &[u8]) -> Result<Value, DecodeError> {
     decode_nested(schema, raw, 0)
 }
 
-/// Reads a message that sits `depth` deep in another one.
+/// Decodes a message that is nested `depth` deep in another one.
 pub(super) fn decode_nested(schema: &Struct, raw: &[u8], depth: usize) -> Result<Value, DecodeError> {
     let link = plan::link(schema).ok_or_else(|| DecodeError::NotOnWire(schema.go_name()))?;
     object(link.plan(), raw, depth)
 }
 
-/// A field's value while its message is being read.
+/// A field's value while its message is being decoded.
 enum Part<'a> {
     Done(Value),
     /// A map's entries in the order they came.
     Entries(Vec<(Str, Value)>),
-    /// A message of its own, read once it is whole: occurrences are concatenated, which merges them.
+    /// A nested message, decoded at the end: occurrences are concatenated, which merges them.
     Message(&'static Link, Cow<'a, [u8]>),
 }
 
@@ -57,7 +57,7 @@ fn object(plan: &Plan, raw: &[u8], depth: usize) -> Result<Value, DecodeError> {
 struct Walk<'p, 'a> {
     plan: &'p Plan,
     depth: usize,
-    /// By rank.
+    /// The decoded members, indexed by their rank in the plan.
     parts: Vec<Option<Part<'a>>>,
 }
 
@@ -187,7 +187,7 @@ fn map_entry(item: &Shape, raw: &[u8], name: &Str, depth: usize) -> Result<(Str,
     Ok((key, found.unwrap_or_else(|| zero(item))))
 }
 
-/// What an entry without a value holds.
+/// The value of an entry without a value.
 fn zero(shape: &Shape) -> Value {
     match shape {
         Shape::String | Shape::Bytes => Value::from(""),
@@ -255,7 +255,7 @@ fn value(
     })
 }
 
-/// A whole double is an integer in JSON, and what is not a number has no place there.
+/// A whole double is an integer in JSON, which has no NaN or infinity.
 fn number(double: f64, name: &Str) -> Result<Value, DecodeError> {
     if !double.is_finite() {
         return Err(DecodeError::NotFinite { field: name.clone() });
@@ -381,7 +381,7 @@ fn raw_extension(bytes: &[u8], name: &Str, depth: usize) -> Result<Value, Decode
     json_text(bytes, name)
 }
 
-/// A schema or something simpler. JSON's tree is free-form there, so that nobody conforms it later: it
+/// A schema or something simpler. Its JSON is free-form, so that it is not conformed later: it
 /// is done here.
 fn schema(form: AnyForm, raw: &[u8], name: &Str, depth: usize) -> Result<Value, DecodeError> {
     let (schema_at, other_at) = if form == AnyForm::SchemaOrBool { (2, 1) } else { (1, 2) };

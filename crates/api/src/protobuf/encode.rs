@@ -22,7 +22,7 @@ pub enum EncodeError {
         "object {0} does not implement the protobuf marshalling interface and cannot be encoded to a protobuf message"
     )]
     NotOnWire(String),
-    #[error("field {field} of {message} holds a {found}, which protobuf has no place for there")]
+    #[error("field {field} of {message} holds a {found}, which its protobuf type cannot hold")]
     Mismatch { message: Str, field: Str, found: &'static str },
 }
 
@@ -60,7 +60,7 @@ pub(super) fn forward_field(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Where a value stands, for errors.
+/// The place of a value, for errors.
 #[derive(Clone, Copy)]
 struct Place<'p> {
     plan: &'p Plan,
@@ -96,7 +96,7 @@ impl<'v> Encoder<'v> {
         result
     }
 
-    /// Notes where each of the plan's fields is. Both sides are sorted.
+    /// Finds the value of each of the plan's fields. Both sides are sorted.
     fn find(&mut self, plan: &Plan, map: &'v Map) {
         let mut members = map.iter().peekable();
         for name in &plan.names {
@@ -170,7 +170,7 @@ impl<'v> Encoder<'v> {
         }
     }
 
-    /// What stands behind tag and length.
+    /// The content after tag and length.
     fn content(&mut self, shape: &Shape, value: &'v Value, place: Place<'_>) -> Result<(), EncodeError> {
         let mismatch = || place.mismatch(value);
         match (shape, value) {
@@ -234,7 +234,7 @@ impl<'v> Encoder<'v> {
     }
 
     fn time(&mut self, at: jiff::Timestamp, micros: bool) {
-        // Whole seconds go down, not towards zero: what is left of a second counts forward.
+        // Whole seconds are rounded down, not towards zero: nanoseconds count forward.
         let (mut seconds, mut nanos) = (at.as_second(), at.subsec_nanosecond());
         if nanos < 0 {
             seconds -= 1;
@@ -273,7 +273,7 @@ impl<'v> Encoder<'v> {
     }
 }
 
-/// Whether Go's type has a nil, which is not written.
+/// Returns true if Go's type has a nil, which is not encoded.
 fn nil_able(shape: &Shape) -> bool {
     matches!(shape, Shape::List(_) | Shape::Map(_) | Shape::Bytes | Shape::Strings)
 }

@@ -1,4 +1,4 @@
-//! What an object travels in: a magic number and a `runtime.Unknown` that names the type.
+//! The envelope of an object: a magic number and a `runtime.Unknown` that names the type.
 //!
 //! In a watch, each frame is a bare `WatchEvent` behind its length; the object in it is in an envelope.
 
@@ -9,7 +9,7 @@ use crate::resources;
 use crate::schema::{self, Struct, StructRef};
 use crate::value::{Str, Value};
 
-/// What every message begins with.
+/// The first bytes of every message.
 pub const MAGIC: [u8; 4] = *b"k8s\0";
 
 /// An object's type and its message.
@@ -22,7 +22,7 @@ pub struct Envelope<'a> {
     pub content_type: Str,
 }
 
-/// Opens an envelope; its message is not looked at.
+/// Decodes an envelope; its message is not decoded.
 pub fn decode_envelope(bytes: &[u8]) -> Result<Envelope<'_>, DecodeError> {
     if bytes.is_empty() {
         return Err(DecodeError::Empty);
@@ -90,7 +90,7 @@ pub fn encode_envelope(api_version: &str, kind: &str, raw: &[u8], out: &mut Vec<
     forward_field(4, b"", out);
 }
 
-/// Reads a whole object, `apiVersion` and `kind` included, whose type the envelope names.
+/// Decodes a whole object, including `apiVersion` and `kind`, whose type the envelope names.
 pub fn decode_object(bytes: &[u8]) -> Result<Value, DecodeError> {
     decode_object_nested(bytes, 0)
 }
@@ -121,7 +121,7 @@ pub fn encode_object(schema: &Struct, value: &Value, out: &mut Vec<u8>) -> Resul
     Ok(())
 }
 
-/// Appends one frame of a watch: the event around an object that is in its envelope already.
+/// Appends one frame of a watch: the event with an object that is already in its envelope.
 pub fn encode_watch_event(event: &str, object: &[u8], out: &mut Vec<u8>) {
     let mut raw_extension = Vec::with_capacity(object.len() + 8);
     forward_field(1, object, &mut raw_extension);

@@ -1,7 +1,7 @@
-//! The schema seen from the wire: per message, its fields by number.
+//! The schema in protobuf's view: per message, its fields by number.
 //!
-//! Built once per type, on first use, and kept for good: only the table's types get a plan, so there are
-//! as many as the table has types. Types may contain themselves; the link between two plans is followed
+//! Built once per type, at the first use, and kept: only the table's types have a plan, so their number is
+//! bounded. Types may contain themselves; the link between two plans is followed
 //! lazily.
 
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use crate::schema::{self, AnyForm, Field, Kind, Struct, StructRef};
 use crate::value::Str;
 
-/// A type that may be on the wire, and its plan once somebody needed it.
+/// A type with a protobuf format, and its plan after the first use.
 pub(super) struct Link {
     schema: StructRef,
     plan: OnceLock<Plan>,
@@ -22,7 +22,7 @@ pub(super) struct Plan {
     /// The type's name, for errors.
     pub(super) name: Str,
     pub(super) root: Message,
-    /// JSON names in byte order: a field's place here is its `rank`.
+    /// JSON names in byte order: a field's index here is its `rank`.
     pub(super) names: Vec<Str>,
 }
 
@@ -46,7 +46,7 @@ pub(super) enum Content {
     },
 }
 
-/// What a field's value looks like on the wire.
+/// The protobuf format of a field's value.
 pub(super) enum Shape {
     String,
     Bool,
@@ -83,7 +83,7 @@ impl Link {
 
 impl Message {
     pub(super) fn slot(&self, number: u32) -> Option<&Slot> {
-        // Numbers are mostly 1, 2, 3, …: look where the slot would then be.
+        // Numbers are mostly 1, 2, 3, …: the slot is mostly at that index.
         let guess = (number as usize).wrapping_sub(1);
         match self.slots.get(guess) {
             Some(slot) if slot.number == number => Some(slot),
@@ -128,7 +128,7 @@ fn compile(schema: &Struct) -> Plan {
     Plan { name: schema.name.clone(), root, names }
 }
 
-/// Puts a field at its path of numbers.
+/// Inserts a field at its path of numbers.
 fn place(message: &mut Message, numbers: &[u32], content: Content) {
     let Some((&number, rest)) = numbers.split_first() else { return };
     let found = message.slots.binary_search_by_key(&number, |s| s.number);

@@ -1,7 +1,7 @@
-//! Protobuf's wire format: tags, varints and lengths out of bytes somebody sent.
+//! Protobuf's wire format: tags, varints and lengths from untrusted bytes.
 //!
-//! Nothing here trusts its input: every read is checked, and errors are worded as upstream's generated
-//! code words them.
+//! Every read is checked, and errors are worded as in upstream's generated
+//! code.
 
 use thiserror::Error;
 
@@ -35,17 +35,17 @@ pub enum DecodeError {
     UnexpectedEndOfGroup,
     #[error("exceeded max depth")]
     TooDeep,
-    #[error("field {field} holds JSON that cannot be read")]
+    #[error("field {field} holds invalid JSON")]
     Json {
         field: Str,
         #[source]
         source: ParseError,
     },
-    #[error("field {field} holds what JSON has no number for")]
+    #[error("field {field} holds a number that JSON cannot represent")]
     NotFinite { field: Str },
     #[error("field {field} holds a time out of range")]
     Time { field: Str },
-    #[error("field {field} holds a schema that cannot be read")]
+    #[error("field {field} holds an invalid schema")]
     Schema {
         field: Str,
         #[source]
@@ -60,7 +60,7 @@ const START_GROUP: u8 = 3;
 const END_GROUP: u8 = 4;
 const FIXED32: u8 = 5;
 
-/// What is left of a message.
+/// The rest of a message.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
         }
         let tag = self.varint()?;
         let wire = (tag & 7) as u8;
-        // As in Go, what exceeds 32 bits is lost.
+        // As in Go, bits beyond 32 are dropped.
         let number = (tag >> 3) as i32;
         if wire == END_GROUP {
             return Err(DecodeError::StrayEndGroup(message.clone()));
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    /// Passes over the value of a field nobody knows.
+    /// Skips the value of an unknown field.
     pub(super) fn skip(&mut self, wire: u8) -> Result<(), DecodeError> {
         let mut groups = 0usize;
         let mut wire = wire;

@@ -1,5 +1,5 @@
 //! Protobuf's wire format, written from the end to the front: a message's length is known once its
-//! content stands, so nothing is measured beforehand or moved afterwards.
+//! content is written, so nothing is measured beforehand or moved afterwards.
 
 /// Bytes growing towards the front.
 pub(super) struct Writer {
@@ -13,7 +13,7 @@ impl Writer {
         Writer { buffer: Vec::new(), at: 0 }
     }
 
-    /// How much is written.
+    /// The number of written bytes.
     pub(super) fn len(&self) -> usize {
         self.buffer.len() - self.at
     }
@@ -59,7 +59,7 @@ impl Writer {
         self.varint(u64::from(number) << 3 | u64::from(wire));
     }
 
-    /// Puts tag and length before what was written since `len()` was `before`.
+    /// Adds tag and length before the bytes that were written since `len()` was `before`.
     pub(super) fn close(&mut self, number: u32, before: usize) {
         self.varint((self.len() - before) as u64);
         self.tag(number, super::reader::BYTES);

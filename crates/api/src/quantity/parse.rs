@@ -1,4 +1,4 @@
-//! Text to a quantity, with upstream's notion of which texts are fine as they are.
+//! Parses quantities, with upstream's rule for texts that are canonical.
 
 use super::{Format, Quantity, QuantityError};
 
@@ -25,19 +25,28 @@ struct Suffix {
     format: Format,
 }
 
-/// Parses a quantity, and says whether the text it was parsed from is its canonical spelling.
-pub(super) fn parse(text: &str) -> Result<(Quantity, bool), QuantityError> {
+/// A quantity and properties of its text.
+pub(super) struct Parsed {
+    pub(super) quantity: Quantity,
+    /// The text is the canonical form.
+    pub(super) canonical: bool,
+    /// Upstream holds the number in 64 bits.
+    pub(super) small: bool,
+}
+
+/// Parses a quantity.
+pub(super) fn parse(text: &str) -> Result<Parsed, QuantityError> {
     let parts = split(text)?;
     let suffix = interpret(parts.suffix).ok_or(QuantityError::Suffix)?;
     match parse_small(&parts, &suffix) {
-        Some(done) => Ok(done),
-        // Upstream minds only where the number does not fit 64 bits, or seems not to.
+        Some((quantity, canonical)) => Ok(Parsed { quantity, canonical, small: true }),
+        // Upstream requires digits only where the number does not fit 64 bits, or seems not to.
         None if !parts.has_digits => Err(QuantityError::Numeric),
-        None => Ok((parse_large(&parts, &suffix), false)),
+        None => Ok(Parsed { quantity: parse_large(&parts, &suffix), canonical: false, small: false }),
     }
 }
 
-/// What fits 64 bits, which is nearly everything.
+/// Numbers that fit 64 bits, which nearly all do.
 fn parse_small(parts: &Parts<'_>, suffix: &Suffix) -> Option<(Quantity, bool)> {
     let digits = i32::try_from(parts.whole.len() + parts.fraction.len()).ok()?;
     let (multiplier, mut scale) = if suffix.binary {
@@ -72,7 +81,7 @@ fn parse_small(parts: &Parts<'_>, suffix: &Suffix) -> Option<(Quantity, bool)> {
     Some((Quantity::scaled(value, scale, suffix.format), canonical))
 }
 
-/// Anything, digit by digit.
+/// Any number, digit by digit.
 fn parse_large(parts: &Parts<'_>, suffix: &Suffix) -> Quantity {
     // Least significant first.
     let mut digits: Vec<u8> =
@@ -124,7 +133,7 @@ fn double(digits: &mut Vec<u8>) {
     }
 }
 
-/// Drops the lowest `places` digits, rounding up whatever was not zero.
+/// Drops the lowest `places` digits, rounding up if one was not zero.
 fn round_up(digits: &mut Vec<u8>, places: usize) {
     let dropped: Vec<u8> = digits.drain(..places.min(digits.len())).collect();
     if dropped.iter().all(|digit| *digit == 0) {
@@ -140,7 +149,7 @@ fn round_up(digits: &mut Vec<u8>, places: usize) {
     digits.push(1);
 }
 
-/// Takes a text apart; only the characters are checked here, not what the suffix means.
+/// Splits a text; only the characters are checked here, not the suffix.
 fn split(text: &str) -> Result<Parts<'_>, QuantityError> {
     if text.is_empty() {
         return Err(QuantityError::Format);
@@ -184,8 +193,8 @@ fn interpret(suffix: &str) -> Option<Suffix> {
         return Some(Suffix { binary: true, exponent: *exponent, format: Format::BinarySi });
     }
     let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-    let exponent = i32::try_from(exponent).ok()?;
-    Some(Suffix { binary: false, exponent, format: Format::DecimalExponent })
+    // Upstream keeps the lowest 32 bits.
+    Some(Suffix { binary: false, exponent: exponent as i32, format: Format::DecimalExponent })
 }
 
 /// Magnitudes without a name have no suffix, as upstream.

@@ -92,7 +92,7 @@ fn oddities_are_upstreams() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_input_is_refused() {
     for text in ["", " ", "1.2.3", "1 Ki", "ab", "1Q", "1KI", "1e1x", "\u{661}"] {
         check_error(text, QuantityError::Format);
     }

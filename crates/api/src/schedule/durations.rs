@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 
 use crate::status::quoted;
 
-/// Reads a duration, to the nanosecond as far as it has them.
+/// Parses a duration, with nanosecond precision.
 pub(super) fn parse(text: &str) -> Result<SignedDuration, String> {
     let invalid = || format!("time: invalid duration {}", quoted(text));
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);

@@ -1,4 +1,4 @@
-//! When schedules are due.
+//! The times of schedules.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn schedules_that_make_none() {
 }
 
 #[test]
-fn what_is_due_next() {
+fn next_times_of_schedules() {
     let start = "2026-01-01T09:59:30.5Z";
     let cases = [
         ("* * * * *", ["2026-01-01T10:00:00Z", "2026-01-01T10:01:00Z"]),
@@ -87,7 +87,7 @@ fn either_day_will_do_unless_one_is_any() {
     check("0 0 10 * 1", "UTC", start, &["2026-01-05T00:00:00Z", "2026-01-10T00:00:00Z"]);
     check("0 0 * * 1", "UTC", start, &["2026-01-05T00:00:00Z", "2026-01-12T00:00:00Z"]);
     check("0 0 10 * *", "UTC", start, &["2026-01-10T00:00:00Z", "2026-02-10T00:00:00Z"]);
-    // A step is not any: every second day of the month, and every Monday.
+    // A step is not `*`: every second day of the month, and every Monday.
     check("0 0 */2 * 1", "UTC", start, &["2026-01-03T00:00:00Z", "2026-01-05T00:00:00Z"]);
 }
 
@@ -102,7 +102,7 @@ fn clocks_leap_in_spring() {
     let berlin = "Europe/Berlin";
     check("30 2 * * *", berlin, "2026-03-28T12:00:00Z", &["2026-03-30T00:30:00Z"]);
     check("0 * * * *", berlin, "2026-03-29T00:00:00Z", &["2026-03-29T01:00:00Z"]);
-    // Where midnight is leapt over the day begins an hour late.
+    // Where midnight is skipped the day begins an hour late.
     let sao_paulo = "America/Sao_Paulo";
     check("0 1 * * *", sao_paulo, "2018-11-03T12:00:00Z", &["2018-11-04T03:00:00Z"]);
     check("0 0 * * *", sao_paulo, "2018-11-03T12:00:00Z", &["2018-11-05T02:00:00Z"]);

@@ -1,13 +1,13 @@
-//! Finding a field by its name: the first guess is nearly always right, so that a lookup costs one comparison.
+//! Finds a field by its name: the first guess is nearly always right, so that a lookup costs one comparison.
 
 use super::Field;
 use crate::value::Str;
 
-/// Positions of names, at places that their length and a few of their bytes lead to.
+/// Positions of names, at indexes that depend on their length and a few of their bytes.
 #[derive(Debug)]
 pub(super) struct Names {
     /// One more than a position; zero where there is none. A power of two long, and never full.
-    places: Box<[u16]>,
+    places: Box<[u32]>,
 }
 
 fn place_of(name: &[u8]) -> usize {
@@ -18,8 +18,8 @@ fn place_of(name: &[u8]) -> usize {
 
 impl Names {
     pub(super) fn new(fields: &[Field]) -> Names {
-        let mut places = vec![0u16; (fields.len() * 3).next_power_of_two().max(4)].into_boxed_slice();
-        for (position, field) in (1u16..).zip(fields) {
+        let mut places = vec![0u32; (fields.len() * 3).next_power_of_two().max(4)].into_boxed_slice();
+        for (position, field) in (1u32..).zip(fields) {
             let mut at = place_of(field.name.as_bytes()) & (places.len() - 1);
             while places[at] != 0 {
                 at = (at + 1) & (places.len() - 1);
@@ -33,7 +33,7 @@ impl Names {
     pub(super) fn find(&self, fields: &[Field], name: &str) -> Option<usize> {
         let mut at = place_of(name.as_bytes()) & (self.places.len() - 1);
         loop {
-            let position = usize::from(*self.places.get(at)?).checked_sub(1)?;
+            let position = (*self.places.get(at)? as usize).checked_sub(1)?;
             let known: &Str = &fields.get(position)?.name;
             if known.len() == name.len() && known.as_str() == name {
                 return Some(position);

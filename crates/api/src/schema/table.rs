@@ -1,9 +1,11 @@
 //! The built-in types, read from the text table in `schema/`.
 //!
-//! One block per type, one indented line per field: `name protobuf-path type attribute…`. Attributes:
+//! One block per type, one indented line per field in the order of upstream's Go type: `name protobuf-path type attribute…`. Attributes:
 //! `req`, `default=JSON`, `list=atomic|set|map(keys)`, `map=atomic|granular`, `patch=strategies:mergeKey`,
-//! `enum=a,b`, `ptr` (a pointer upstream: zero differs from absent), `keep` (encoded even when zero); on a
-//! type, `map=atomic` and `union(discriminator:members)`. The table is part of the program: a line that
+//! `enum=a,b` (`~` is a space), `ptr` (a pointer upstream: zero differs from absent), `keep` (encoded even when
+//! zero), `zero` (OpenAPI shows an empty default), `go=type` (the Go type where it has its own name; `~` is a space),
+//! `in=struct` (the embedded struct that has the field), `off` (the field's feature gate is off); on a type, `map=atomic`, `union(discriminator:members)` and
+//! `required(fields)` (the order of required fields where it is not that of their numbers). The table is part of the program: a line that
 //! cannot be read is a bug caught by this module's tests, not an input error.
 
 use std::collections::HashMap;
@@ -11,7 +13,10 @@ use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 
-use super::{AnyForm, Field, Kind, ListTopology, MapTopology, PatchStrategy, Struct, StructRef, Union};
+use super::{
+    AnyForm, Field, GoField, Kind, ListTopology, MapTopology, OpenApiFacts, PatchStrategy, StatedTopology,
+    Struct, StructRef, Union,
+};
 use crate::json;
 use crate::value::Str;
 
@@ -78,7 +83,7 @@ pub fn struct_names() -> impl Iterator<Item = (&'static str, &'static str)> {
     table().structs.keys().copied()
 }
 
-/// Changes whenever the table does.
+/// Differs whenever the table differs.
 pub(crate) fn fingerprint() -> &'static [u8; 32] {
     static FINGERPRINT: OnceLock<[u8; 32]> = OnceLock::new();
     FINGERPRINT.get_or_init(|| {
@@ -111,25 +116,31 @@ fn read() -> Table {
         let mut lines = text.lines().peekable();
         while let Some(head) = lines.next() {
             let mut fields = Vec::new();
+            let mut go_fields = Vec::new();
             while let Some(line) = lines.next_if(|l| l.starts_with(' ')) {
                 fields.push(field(&table, &package, line));
+                go_fields.push(line);
             }
-            define(&table, &package, head, fields);
+            define(&table, &package, head, fields, &go_fields);
         }
     }
     table
 }
 
-fn define(table: &Table, package: &str, head: &str, fields: Vec<Field>) {
+fn define(table: &Table, package: &str, head: &str, fields: Vec<Field>, lines: &[&str]) {
     let mut words = head.split(' ');
     let name = words.next().unwrap_or_default();
     let mut made = Struct::new(package.into(), name.into(), fields);
     for word in words {
-        match word.split_once('(') {
+        match word.split_once(['(', '=']) {
             Some(("union", rest)) => made.union = Some(union(rest.trim_end_matches(')'))),
-            _ => made.atomic = word == "map=atomic",
+            Some(("required", rest)) => made.required_order = names(rest.trim_end_matches(')')),
+            Some(("map", text)) => made.stated_topology = map_topology(text),
+            _ => {}
         }
     }
+    made.go_fields = lines.iter().filter_map(|line| go_field(&made, line)).collect();
+    made.atomic = made.stated_topology == StatedTopology::Map(MapTopology::Atomic);
     let cell = table.structs.get(&(package, name)).expect("every head was declared");
     cell.set(made).expect("a type is defined once");
 }
@@ -139,7 +150,11 @@ fn union(text: &str) -> Union {
         Some((discriminator, members)) => (Some(discriminator.into()), members),
         None => (None, text),
     };
-    Union { discriminator, members: members.split(',').map(Str::from).collect() }
+    Union { discriminator, members: names(members) }
+}
+
+fn names(text: &str) -> Vec<Str> {
+    text.split(',').map(Str::from).collect()
 }
 
 fn field(table: &Table, package: &str, line: &str) -> Field {
@@ -156,6 +171,7 @@ fn field(table: &Table, package: &str, line: &str) -> Field {
         keep: false,
         patch: PatchStrategy::default(),
         enum_values: Vec::new(),
+        openapi: OpenApiFacts::default(),
     };
     for attribute in words {
         match attribute.split_once('=').unwrap_or((attribute, "")) {
@@ -165,15 +181,18 @@ fn field(table: &Table, package: &str, line: &str) -> Field {
             ("default", text) => {
                 field.default = Some(json::parse(text.as_bytes()).expect("a default is JSON"))
             }
-            ("enum", text) => field.enum_values = text.split(',').map(Str::from).collect(),
+            ("zero", _) => field.openapi.empty_default = true,
+            ("enum", text) => field.enum_values = names(&text.replace('~', " ")),
             ("patch", text) => field.patch = patch(text),
             ("list", text) => {
+                field.openapi.topology = StatedTopology::List;
                 if let Kind::List(_, topology) = &mut field.kind {
                     *topology = list_topology(text);
                 }
             }
-            ("map", "atomic") => {
-                if let Kind::Map(_, topology) = &mut field.kind {
+            ("map", text) => {
+                field.openapi.topology = map_topology(text);
+                if let (Kind::Map(_, topology), "atomic") = (&mut field.kind, text) {
                     *topology = MapTopology::Atomic;
                 }
             }
@@ -181,6 +200,17 @@ fn field(table: &Table, package: &str, line: &str) -> Field {
         }
     }
     field
+}
+
+fn go_field(owner: &Struct, line: &str) -> Option<GoField> {
+    let mut words = line.split_whitespace();
+    let position = owner.position(words.next()?)?;
+    let attribute = |name: &str| {
+        let text = words.clone().find_map(|word| word.strip_prefix(name))?;
+        Some(text.replace('~', " ").into())
+    };
+    let disabled = words.clone().any(|word| word == "off");
+    Some(GoField { position, type_name: attribute("go="), embedded: attribute("in="), disabled })
 }
 
 fn patch(text: &str) -> PatchStrategy {
@@ -196,10 +226,14 @@ fn patch(text: &str) -> PatchStrategy {
 
 fn list_topology(text: &str) -> ListTopology {
     match text.strip_prefix("map(") {
-        Some(keys) => ListTopology::Map(keys.trim_end_matches(')').split(',').map(Str::from).collect()),
+        Some(keys) => ListTopology::Map(names(keys.trim_end_matches(')'))),
         None if text == "set" => ListTopology::Set,
         None => ListTopology::Atomic,
     }
+}
+
+fn map_topology(text: &str) -> StatedTopology {
+    StatedTopology::Map(if text == "atomic" { MapTopology::Atomic } else { MapTopology::Granular })
 }
 
 fn kind(table: &Table, package: &str, text: &str) -> Kind {

@@ -1,5 +1,4 @@
-//! Field selectors: equality of fields only. Which fields a resource can be selected by is the server's
-//! business.
+//! Field selectors: equality of fields only. The server defines the selectable fields of a resource.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,11 +6,11 @@ use std::fmt;
 use super::SelectorError;
 use crate::value::Str;
 
-/// What is required of one field.
+/// The requirement on one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldRequirement {
     pub field: Str,
-    /// Whether the field must have the value, or must not.
+    /// True if the field must have the value, false if it must not.
     pub equal: bool,
     pub value: Str,
 }
@@ -46,7 +45,7 @@ impl FieldSelector {
         for term in terms.into_iter().filter(|term| !term.is_empty()) {
             requirements.push(parse_term(term, text)?);
         }
-        // A bare operator asks for nothing.
+        // A bare operator requires nothing.
         requirements.retain(|wanted| !wanted.field.is_empty() || !wanted.value.is_empty());
         Ok(FieldSelector { requirements })
     }
@@ -55,7 +54,7 @@ impl FieldSelector {
         &self.requirements
     }
 
-    /// Without those requirements that `keep` refuses.
+    /// The selector without the requirements that `keep` refuses.
     pub fn filtered(mut self, keep: impl FnMut(&FieldRequirement) -> bool) -> FieldSelector {
         self.requirements.retain(keep);
         self
@@ -65,13 +64,13 @@ impl FieldSelector {
         self.requirements.is_empty()
     }
 
-    /// The one value the selector demands of a field, if it does.
+    /// The one value that the selector requires of a field, if any.
     pub fn require_exact_match(&self, field: &str) -> Option<&str> {
         let wanted = self.requirements.iter().find(|wanted| wanted.equal && wanted.field == field)?;
         Some(&wanted.value)
     }
 
-    /// Whether the fields `get` finds satisfy the selector; an absent field is empty.
+    /// Returns true if the fields that `get` returns satisfy the selector; an absent field is empty.
     pub fn matches_with<'f>(&self, get: impl Fn(&str) -> Cow<'f, str>) -> bool {
         self.requirements.iter().all(|wanted| (get(&wanted.field) == wanted.value.as_str()) == wanted.equal)
     }
@@ -88,7 +87,7 @@ impl fmt::Display for FieldSelector {
     }
 }
 
-/// A value as it is written in a field selector.
+/// A value as it is escaped in a field selector.
 pub fn escape_field_value(value: &str) -> String {
     let mut out = String::with_capacity(value.len());
     for c in value.chars() {

@@ -20,12 +20,12 @@ pub enum Operator {
     LessThan,
 }
 
-/// What is required of one label.
+/// The requirement on one label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requirement {
     key: Str,
     operator: Operator,
-    /// Sorted: a selector may list many, and is held against every object of a list.
+    /// Sorted: a selector may have many, and is compared with every object of a list.
     values: Vec<Str>,
 }
 
@@ -104,7 +104,7 @@ impl Requirement {
     }
 }
 
-/// What is wrong with a label key, in one line.
+/// The errors of a label key, in one line.
 pub(super) fn key_complaint(key: &str) -> Option<String> {
     let complaints = names::qualified_name(key);
     (!complaints.is_empty()).then(|| complaints.join("; "))
@@ -114,7 +114,7 @@ fn integer(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-/// An empty list is Go's nil here.
+/// An empty list is printed as Go's nil here.
 fn list(values: &[Str]) -> Value {
     match values {
         [] => Value::Null,
@@ -197,19 +197,19 @@ impl LabelSelector {
         LabelSelector { requirements: Some(labels.iter().map(equals).collect()) }
     }
 
-    /// Whether the labels satisfy the selector.
+    /// Returns true if the labels satisfy the selector.
     pub fn matches(&self, labels: &Map) -> bool {
         self.matches_with(|key| labels.get(key).map(|value| value.as_str().unwrap_or_default()))
     }
 
-    /// Whether an object's labels satisfy the selector.
+    /// Returns true if an object's labels satisfy the selector.
     pub fn matches_object(&self, object: &Value) -> bool {
         static NONE: Map = Map::new();
         let labels = object.at(&["metadata", "labels"]).and_then(Value::as_object);
         self.matches(labels.unwrap_or(&NONE))
     }
 
-    /// Whether the labels `get` finds satisfy the selector.
+    /// Returns true if the labels that `get` returns satisfy the selector.
     pub fn matches_with<'l>(&self, get: impl Fn(&str) -> Option<&'l str>) -> bool {
         match &self.requirements {
             Some(requirements) => requirements.iter().all(|wanted| wanted.matches(get(&wanted.key))),
@@ -229,7 +229,7 @@ impl LabelSelector {
         self.requirements.as_deref().unwrap_or_default()
     }
 
-    /// The one value the selector demands of a label, if it does.
+    /// The one value that the selector requires of a label, if any.
     pub fn require_exact_match(&self, label: &str) -> Option<&str> {
         let wanted = self.requirements().iter().find(|wanted| wanted.key == label)?;
         match (wanted.operator, wanted.values.as_slice()) {

@@ -5,7 +5,7 @@
 //! requirement = "!" KEY | KEY | KEY ("=" | "==" | "!=" | ">" | "<") [ VALUE ]
 //!             | KEY ("in" | "notin") "(" [ VALUE ] { "," [ VALUE ] } ")"
 //! ```
-//! `in` and `notin` are words only where an operator stands.
+//! `in` and `notin` are keywords only in the position of an operator.
 
 use super::labels::key_complaint;
 use super::{Operator, Requirement, SelectorError};
@@ -23,7 +23,7 @@ enum Token {
     Identifier,
 }
 
-/// The requirements of a selector, in the order they stand.
+/// The requirements of a selector, in their order.
 pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, SelectorError> {
     let mut parser = Parser { rest: text };
     let mut requirements = Vec::new();
@@ -58,7 +58,7 @@ struct Parser<'t> {
 }
 
 impl<'t> Parser<'t> {
-    /// The next token, operators by name included.
+    /// The next token, including operators that are words.
     fn next(&mut self) -> (Token, &'t str) {
         let rest = self.rest.trim_start_matches([' ', '\t', '\r', '\n']);
         let (token, length) = match rest.as_bytes() {
@@ -87,7 +87,7 @@ impl<'t> Parser<'t> {
         (token, literal)
     }
 
-    /// The next token where keys and values stand.
+    /// The next token in the position of keys and values.
     fn value(&mut self) -> (Token, &'t str) {
         match self.next() {
             (Token::Operator(Operator::In | Operator::NotIn), literal) => (Token::Identifier, literal),
@@ -109,7 +109,7 @@ impl<'t> Parser<'t> {
             return Err(unexpected(key, ", expected: identifier"));
         }
         if let Some(complaint) = key_complaint(key) {
-            // Upstream has no path for the key here, and says so.
+            // Upstream has no path for the key here, and prints that.
             return Err(SelectorError(format!("<nil>: Invalid value: {}: {complaint}", quoted(key))));
         }
         if negated {

@@ -61,7 +61,7 @@ fn label_selectors_are_read_and_sorted() {
 }
 
 #[test]
-fn what_is_wrong_with_a_label_selector_is_said_as_upstream() {
+fn errors_of_label_selectors_are_upstreams() {
     check_labels("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt");
     check_labels("a,", "found '', expected: identifier after ','");
     check_labels(",a", "found ',', expected: !, identifier, or 'end of string'");
@@ -158,7 +158,7 @@ fn field_selectors_are_read_and_sorted() {
 }
 
 #[test]
-fn what_is_wrong_with_a_field_selector_is_said_as_upstream() {
+fn errors_of_field_selectors_are_upstreams() {
     check_fields("x", "invalid selector: 'x'; can't understand 'x'");
     check_fields("a=b,x", "invalid selector: 'a=b,x'; can't understand 'x'");
     check_fields("a=b=c", "invalid field selector: unescaped character in value: 61");

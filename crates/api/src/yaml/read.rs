@@ -1,8 +1,8 @@
 //! YAML text to `Value`.
 //!
 //! Two steps: the parser's events become nodes, and nodes become values. Only the second expands aliases
-//! and merges, and counts while it does: once almost everything comes from aliases, or they bring in more text
-//! than a request may hold, the document is refused.
+//! and merges, and counts while it does: once almost everything comes from aliases, or they expand to more text
+//! than a request may have, the document is refused.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -15,17 +15,17 @@ use super::{Duplicate, YamlError};
 use crate::json;
 use crate::value::{Map, Str, Value};
 
-/// Deeper documents are refused. Far beyond any real object, far below what the stack allows.
+/// Maximum depth of documents. Far beyond any real object, far below the limit of the stack.
 const MAX_DEPTH: usize = 256;
 
-/// What aliases may bring in altogether, in bytes of text: no less than any body that is read.
+/// Maximum size of all expanded aliases, in bytes of text: no less than the largest request body.
 const MAX_ALIASED_BYTES: usize = 3 * 1024 * 1024;
 
-/// More duplicates than this, or longer ones, are not worth reporting.
+/// Maximum number, and length, of reported duplicates.
 const MAX_DUPLICATES: usize = 100;
 
-/// Reads the first document. An empty text is null. Of equal keys the last one wins, and `duplicates`
-/// hears of it.
+/// Parses the first document. An empty text is null. Of equal keys the last one wins, and the others are added to
+/// `duplicates`.
 pub fn to_value(text: &[u8], duplicates: &mut Vec<Duplicate>) -> Result<Value, YamlError> {
     let text = std::str::from_utf8(text)
         .map_err(|_| YamlError::Content("invalid leading UTF-8 octet".to_owned()))?;
@@ -89,7 +89,7 @@ impl<'t> Document<'t> {
         let mut open: Vec<usize> = Vec::new();
         let options = granit_parser::options! { emit_comments: false, emit_unresolved_aliases: true };
         for next in Parser::new_from_str_with_options(text, options) {
-            let (event, span) = next.map_err(|error| syntax(&error))?;
+            let (event, span) = next.map_err(|error| syntax(&error, text))?;
             let (kind, anchor, opens) = match event {
                 Event::Scalar(text, style, anchor, tag) => {
                     let plain = style == ScalarStyle::Plain;
@@ -141,10 +141,15 @@ fn unknown_anchor(name: &str) -> YamlError {
     content(format!("unknown anchor '{name}' referenced"))
 }
 
-/// The parser's complaint in the words of upstream's parser, where there is a counterpart.
-fn syntax(error: &ScanError) -> YamlError {
+/// The parser's error in the words of upstream's parser, where there is a counterpart.
+fn syntax(error: &ScanError, text: &str) -> YamlError {
     let info = error.info();
+    let unclosed = info.starts_with("unclosed bracket");
     let problem = match info.as_str() {
+        // The text ends where a value must follow.
+        _ if unclosed && text.trim_end().ends_with([':', ',', '{', '[']) => {
+            "did not find expected node content"
+        }
         "simple key expected ':'" => "could not find expected ':'",
         "misplaced bracket" => "did not find expected node content",
         "unclosed quote" => "found unexpected end of stream",
@@ -160,10 +165,12 @@ fn syntax(error: &ScanError) -> YamlError {
             _ => other,
         },
     };
-    // Upstream's scanner counts lines from one and its parser from zero; neither mentions the first. What
-    // a line lacks is noticed on the next.
+    // Upstream's scanner counts lines from one and its parser from zero; neither mentions the first. An
+    // unterminated line is noticed on the next.
     let at = error.marker().line();
     let (line, first) = match problem {
+        // The end of the text is on a line of its own.
+        _ if unclosed => (text.lines().count(), 1),
         "could not find expected ':'" | "found a tab character that violates indentation" => (at + 1, 2),
         _ if problem.starts_with("did not find expected") => (at.saturating_sub(1), 1),
         _ => (at, 2),
@@ -217,7 +224,7 @@ impl<'d> Expansion<'d, '_> {
         Ok(value)
     }
 
-    /// Upstream's guard: the larger the document, the less of it may come from aliases.
+    /// Upstream's limit: the larger the document, the less of it may come from aliases.
     fn count(&mut self) -> Result<(), YamlError> {
         const LOW: usize = 400_000;
         const HIGH: usize = 4_000_000;
@@ -235,7 +242,7 @@ impl<'d> Expansion<'d, '_> {
         Ok(())
     }
 
-    /// Upstream counts nodes, however large they are.
+    /// Upstream counts only nodes, however large they are.
     fn count_bytes(&mut self, text: &str) -> Result<(), YamlError> {
         if self.open.is_empty() {
             return Ok(());
@@ -276,7 +283,7 @@ impl<'d> Expansion<'d, '_> {
         }
     }
 
-    /// A key as text: numbers and booleans are spelled, anything else is refused.
+    /// A key as text: numbers and booleans are formatted, anything else is refused.
     fn key(&mut self, index: usize) -> Result<Key, YamlError> {
         self.count()?;
         let document = self.document;
@@ -355,7 +362,7 @@ struct Entries {
 }
 
 impl Entries {
-    /// Sets a key and says whether it was set before.
+    /// Sets a key; returns true if it was set before.
     fn insert(&mut self, key: Key, value: Value) -> bool {
         match self.places.get(&key.text) {
             Some(place) => {
@@ -408,7 +415,7 @@ fn scalar(text: &str, tag: Option<&str>, plain: bool) -> Result<Value, YamlError
         None if plain => None,
         None => Some("str"),
     }) else {
-        return meant(resolve::plain(text), text);
+        return interpret(resolve::plain(text), text);
     };
     let meaning = match tag {
         "str" => return Ok(Value::from(text)),
@@ -423,10 +430,10 @@ fn scalar(text: &str, tag: Option<&str>, plain: bool) -> Result<Value, YamlError
             return Err(content(format!("cannot decode {} `{text}` as a !!{tag}", meaning.tag())));
         }
     };
-    meant(meaning, text)
+    interpret(meaning, text)
 }
 
-fn meant(meaning: Meaning, text: &str) -> Result<Value, YamlError> {
+fn interpret(meaning: Meaning, text: &str) -> Result<Value, YamlError> {
     Ok(match meaning {
         Meaning::Null => Value::Null,
         Meaning::Bool(bool) => Value::Bool(bool),

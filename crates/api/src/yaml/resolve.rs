@@ -1,8 +1,8 @@
-//! What a plain scalar means in YAML 1.1, as upstream's library has it.
+//! The meaning of plain scalars in YAML 1.1, as in upstream's library.
 
 use std::borrow::Cow;
 
-/// A scalar's meaning. Times mean themselves, but must be quoted when they are written as text.
+/// A scalar's meaning. Times are text, but must be quoted when they are written as text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Meaning {
     Null,
@@ -31,7 +31,7 @@ impl Meaning {
     }
 }
 
-/// What a plain scalar without a tag means.
+/// The meaning of a plain scalar without a tag.
 pub(super) fn plain(text: &str) -> Meaning {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Meaning::Null,
@@ -85,7 +85,7 @@ fn integer(text: &str) -> Option<i128> {
     }
     let magnitude = i128::from(u64::from_str_radix(digits, radix).ok()?);
     let int = if negative { -magnitude } else { magnitude };
-    // What needs the 64th bit has no sign in Go.
+    // A number that needs the 64th bit is unsigned in Go.
     let fits = i64::try_from(int).is_ok() || (!signed && int > 0);
     fits.then_some(int)
 }
@@ -110,7 +110,7 @@ fn float(text: &str) -> Option<f64> {
     text.parse().ok().filter(|f: &f64| f.is_finite())
 }
 
-/// Whether text looks like one of the timestamps of YAML 1.1 that upstream knows.
+/// Returns true if text looks like one of the timestamps of YAML 1.1 that upstream supports.
 fn is_time(text: &str) -> bool {
     let Some(rest) = date(text) else { return false };
     if rest.is_empty() {
@@ -129,7 +129,7 @@ fn is_time(text: &str) -> bool {
     }
 }
 
-/// What follows `2006-1-2`, if the date is one.
+/// The text after `2006-1-2`, if the date is valid.
 fn date(text: &str) -> Option<&str> {
     let (year, rest) = text.split_at_checked(4)?;
     if !year.bytes().all(|b| b.is_ascii_digit()) {
@@ -141,7 +141,7 @@ fn date(text: &str) -> Option<&str> {
     Some(rest)
 }
 
-/// What follows `15:4:5.999`, if the time is one.
+/// The text after `15:4:5.999`, if the time is valid.
 fn clock(text: &str) -> Option<&str> {
     let (hour, rest) = one_or_two_digits(text)?;
     let (minute, rest) = one_or_two_digits(rest.strip_prefix(':')?)?;
@@ -176,7 +176,7 @@ fn one_or_two_digits(text: &str) -> Option<(i8, &str)> {
     Some((digits.parse().ok()?, rest))
 }
 
-/// YAML 1.1's numbers to the base 60, which other readers would take for numbers.
+/// YAML 1.1's numbers to the base 60, which other parsers would take for numbers.
 pub(super) fn is_base_60(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let mut parts = unsigned.split(':');

@@ -8,7 +8,7 @@ use super::resolve::{self, Meaning};
 use crate::json;
 use crate::value::{Map, Str, Value};
 
-/// A space beyond this column is where a line is broken.
+/// Lines are broken at the first space beyond this column.
 const WIDTH: usize = 80;
 
 /// A longer key needs a `?` before it.
@@ -24,7 +24,7 @@ pub fn to_string(value: &Value) -> String {
     emitter.out
 }
 
-/// Where in the document a scalar stands.
+/// The position of a scalar in the document.
 #[derive(Clone, Copy, PartialEq)]
 enum Role {
     SimpleKey,
@@ -66,8 +66,8 @@ impl Emitter {
         }
     }
 
-    /// Writes a value at the cursor. Collections have their entries at `indent`; what a scalar needs
-    /// further lines for is indented by `continuation`.
+    /// Writes a value at the cursor. Collections have their entries at `indent`; further lines of a scalar
+    /// are indented by `continuation`.
     fn node(&mut self, value: &Value, indent: usize, continuation: usize) {
         match value {
             Value::Object(map) if map.is_empty() => self.put_str("{}"),
@@ -80,7 +80,7 @@ impl Emitter {
             Value::Int(int) => self.put_str(itoa::Buffer::new().format(*int)),
             Value::Float(float) => self.put_str(&number(*float)),
             Value::Raw(text) => {
-                // Kept text is JSON that was read before.
+                // Raw text is JSON that was parsed before.
                 let tree = json::parse(text.as_bytes()).unwrap_or_default();
                 self.node(&tree, indent, continuation);
             }
@@ -117,7 +117,7 @@ impl Emitter {
         }
     }
 
-    /// A value behind its key: collections start on a line of their own, lists not even indented.
+    /// A value after its key: collections start on a line of their own, lists without further indentation.
     fn member(&mut self, value: &Value, indent: usize) {
         let parsed;
         let value = match value {
@@ -300,7 +300,7 @@ fn is_break(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// What upstream's emitter writes as it is. Characters beyond 16 bits are not among them.
+/// Returns true for characters that upstream's emitter writes unescaped. Characters beyond 16 bits are not among them.
 fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}')
 }
@@ -322,7 +322,7 @@ fn style(text: &str, role: Role) -> Style {
     }
 }
 
-/// Which styles can carry a text.
+/// The styles that can represent a text.
 struct Traits {
     plain: bool,
     single_quoted: bool,
@@ -350,7 +350,7 @@ impl Traits {
                 }
                 _ => false,
             };
-            // Line breaks of other alphabets would be folded away when read.
+            // Line breaks of other alphabets would be folded when parsed.
             special |= !is_printable(c) || (is_break(c) && c != '\n');
             breaks |= is_break(c);
             break_space |= c == ' ' && before.is_some_and(is_break);
@@ -367,7 +367,7 @@ impl Traits {
     }
 }
 
-/// A number as upstream gets it out of JSON and into YAML: whole ones are integers.
+/// A number as upstream converts it from JSON to YAML: whole ones are integers.
 fn number(float: f64) -> String {
     let spelled = json::write_to_string(&Value::Float(float));
     match resolve::plain(&spelled) {

@@ -1,16 +1,16 @@
-//! How much memory work holds: counted by the allocator, thread by thread, the most that was held at once.
+//! The peak memory of work: counted by the allocator, per thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// What any input may cost: what is made once, tables and the like, and so much for each of its bytes.
+/// The allowance of any input: a constant for tables and the like, and an amount for each of its bytes.
 pub(crate) fn allowance(bytes: usize) -> usize {
     const FREE_BYTES: usize = 16 << 20;
     const MAX_BYTES_PER_BYTE: usize = 400;
     FREE_BYTES + MAX_BYTES_PER_BYTE * bytes
 }
 
-/// The most that work held at once, beyond what there was before.
+/// The peak memory of work, beyond what was allocated before.
 pub(crate) fn peak<T>(work: impl FnOnce() -> T) -> usize {
     let held = HELD.get();
     PEAK.set(held);
@@ -18,7 +18,7 @@ pub(crate) fn peak<T>(work: impl FnOnce() -> T) -> usize {
     PEAK.get().wrapping_sub(held)
 }
 
-/// Counts what each thread holds.
+/// Counts the allocated bytes of each thread.
 struct Counting;
 
 thread_local! {
@@ -27,11 +27,11 @@ thread_local! {
 }
 
 fn count(more: usize, less: usize) {
-    // A thread on its way out has no counters any more.
+    // A thread that is exiting has no counters any more.
     let _ = HELD.try_with(|held| {
         let now = held.get().wrapping_add(more).wrapping_sub(less);
         held.set(now);
-        // What another thread gave may be given back here.
+        // Memory that another thread allocated may be released here.
         let _ = PEAK.try_with(|peak| peak.set(peak.get().max(if now > usize::MAX / 2 { 0 } else { now })));
     });
 }

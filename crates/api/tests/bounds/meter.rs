@@ -1,24 +1,24 @@
-//! What work costs, in memory and in processor time, and ceilings on both in the size of the input.
+//! The cost of work, in memory and CPU time, and limits on both in the size of the input.
 //!
-//! Nothing here looks at a clock on the wall. Memory is counted by the allocator, thread by thread: the most that
-//! was held at once. Time is the thread's own on the processor, which other load does not change, and is mostly
-//! judged by how it grows: eight times the input may cost twenty-four times the work, where quadratic work costs
-//! sixty-four times as much. The least of several runs counts, and what takes next to no time is not judged.
+//! No wall clock is used. Memory is counted by the allocator, per thread: the peak. Time is the thread's own CPU time,
+//! which other load does not change, and is mostly judged by its growth: eight times the input may cost twenty-four
+//! times the work, where quadratic work costs sixty-four times as much. The least of several runs counts, and very
+//! short times are not judged.
 
 #[path = "allocations.rs"]
-mod allocations;
+pub(crate) mod allocations;
 
 use allocations::{allowance, peak};
 
-/// How many times larger the large input of each check is.
+/// The ratio of the large input of each check to the small one.
 pub(crate) const FACTOR: usize = 8;
-/// How many times more time the large input may take.
+/// Maximum ratio of the times of the two inputs.
 const MAX_GROWTH: u64 = 3 * FACTOR as u64;
-/// Less than this is not judged by its growth.
+/// Times below this are not judged by their growth.
 const NEGLIGIBLE_NANOS: u64 = 80_000_000;
-/// What the kernel's count of a thread's time may be off by.
+/// The error of the kernel's count of a thread's time.
 const GRAIN_NANOS: u64 = 4_000_000;
-/// However it grows: nothing that is linear comes near it, unoptimised or not.
+/// A limit for any growth: nothing that is linear comes near it, unoptimised or not.
 const MAX_NANOS_PER_BYTE: u64 = 20_000;
 const RUNS: usize = 5;
 
@@ -34,13 +34,13 @@ fn measure<T>(work: impl FnOnce() -> T) -> Cost {
     Cost { peak, nanos: thread_nanos() - started }
 }
 
-/// How long this thread has been on a processor.
+/// The CPU time of this thread.
 fn thread_nanos() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux counts threads' time");
     text.split(' ').next().and_then(|nanos| nanos.parse().ok()).expect("nanoseconds come first")
 }
 
-/// Complaints about work that costs too much for the size of its input: one line, or none.
+/// The complaint about work that costs too much for the size of its input, if it does.
 pub(crate) fn excess<I, T>(
     name: &str,
     small: usize,
@@ -50,7 +50,7 @@ pub(crate) fn excess<I, T>(
 ) -> Option<String> {
     let (less, more) = (input(small), input(small * FACTOR));
     let (less_bytes, more_bytes) = (size(&less), size(&more));
-    // Whatever is made when first needed.
+    // Initializes lazily created tables.
     measure(|| work(&input(1)));
     let (mut low, mut high) = (measure(|| work(&less)), measure(|| work(&more)));
     if high.peak > allowance(more_bytes) {

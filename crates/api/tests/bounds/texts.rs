@@ -1,5 +1,6 @@
-//! Texts that are as expensive to read as a text of their size can be. The number is roughly how many pieces a text
-//! consists of; long ones are as long as that.
+//! Texts that are as expensive to decode as possible for their size. The number is roughly that of the pieces of a
+//! text;
+//! long ones are as long as that.
 
 pub(crate) type Texts = &'static [(&'static str, fn(usize) -> Vec<u8>)];
 

@@ -1,4 +1,4 @@
-//! Objects and changes to them that are as expensive as changes of their size can be.
+//! Objects and changes to them that are as expensive as possible for their size.
 
 use corten_api::{Map, Value, json, value};
 

@@ -1,4 +1,4 @@
-//! Objects made from the schema alone: any type, any amount of its fields, always the same for the same
+//! Objects generated from the schema alone: any type, any number of its fields, always the same for the same
 //! seed.
 
 mod random;
@@ -28,9 +28,9 @@ fn fields(schema: &Struct, random: &mut Random, percent: usize, depth: usize) ->
 }
 
 fn member(field: &Field, random: &mut Random, percent: usize, depth: usize) -> Value {
-    match field.enum_values.as_slice() {
-        [] => kind(&field.kind, random, percent, depth),
-        values => Value::from(random.pick(values).clone()),
+    match (field.enum_values.as_slice(), &field.kind) {
+        ([_, ..], Kind::String) => Value::from(random.pick(&field.enum_values).clone()),
+        _ => kind(&field.kind, random, percent, depth),
     }
 }
 
@@ -64,7 +64,7 @@ fn kind(kind: &Kind, random: &mut Random, percent: usize, depth: usize) -> Value
         Kind::FieldsV1 => Value::Raw(r#"{"f:metadata":{"f:labels":{".":{}}}}"#.into()),
         Kind::Any(form) => any(*form, random),
         Kind::List(item, _) => {
-            // Never empty: protobuf cannot tell an empty list from none.
+            // Never empty: protobuf does not distinguish an empty list from none.
             let count = 1 + random.below(2);
             Value::Array((0..count).map(|_| self::kind(item, random, percent / 2, depth + 1)).collect())
         }

@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same every time.
+//! Reproducible pseudo-random numbers.
 
 /// A small generator of numbers (xorshift): deterministic, good enough to vary samples.
 pub(crate) struct Random(u64);

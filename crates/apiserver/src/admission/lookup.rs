@@ -1,7 +1,7 @@
-//! Objects plugins decide by, from the caches.
+//! Lookups of plugins in the caches.
 //!
-//! Reads are linearizable and cost no parsing: a selectable field or a label is at hand in the projection,
-//! and the trees of objects that are asked for again and again are kept (`Object::parsed`).
+//! Reads are linearizable and need no parsing: selectable fields and labels are in the projection, and the trees of objects
+//! that many requests read are kept (`Object::parsed`).
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) fn get(
     backend.catalog.cache(group, resource)?.get(namespace, name)
 }
 
-/// All objects of a resource in a namespace, or all there are.
+/// All objects of a resource in a namespace, or in all namespaces.
 pub(super) fn list(backend: &Backend, (group, resource): (&str, &str), namespace: &str) -> Vec<Arc<Object>> {
     let cache = backend.catalog.cache(group, resource);
     cache.map(|cache| cache.snapshot(namespace, None).objects).unwrap_or_default()
@@ -39,7 +39,7 @@ pub(super) fn field<'o>(
     position.and_then(|at| object.projection.fields.get(at)).map_or("", |value| value.as_str())
 }
 
-/// The newest of some objects; of those made in the same second the one whose name comes first.
+/// The newest of some objects; of those created in the same second the one with the first name.
 pub(super) fn newest(objects: &[Arc<Object>], wanted: impl Fn(&Value) -> bool) -> Option<&Arc<Object>> {
     let made = |object: &Object| {
         object.parsed().str_at(&["metadata", "creationTimestamp"]).unwrap_or_default().to_owned()

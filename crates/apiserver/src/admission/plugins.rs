@@ -1,31 +1,51 @@
-//! Every plugin upstream knows, in its order: which are on, and which of them are here.
+//! The table of admission plugins: all of upstream's, in its order.
 //!
-//! The webhooks and policies (MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy,
-//! ValidatingAdmissionWebhook) and most plugins that are off by default come later: turning one of those on is
-//! refused, turning it off is what it is already. NodeRestriction is on, unlike upstream: the node
-//! authorizer is, and each is only half of what keeps a node to itself.
+//! A new plugin is a file in `plugins/`, its `mod` and its line in `ORDER`; the folder holds nothing else. The webhooks and
+//! policies (MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook) and
+//! most plugins that are off by default are not implemented: enabling one is an error, disabling one has no effect.
+//! NodeRestriction is on by default, unlike upstream: the node authorizer is too, and each restricts nodes only together
+//! with the other.
+
+#[cfg(test)]
+mod bounds;
+mod certificate_approval;
+mod certificate_signing;
+mod certificate_subject_restriction;
+mod cluster_trust_bundle_attest;
+mod default_ingress_class;
+mod default_storage_class;
+mod default_toleration_seconds;
+mod deny_service_external_ips;
+mod limit_ranger;
+mod namespace_lifecycle;
+mod node_declared_feature_validator;
+mod node_restriction;
+mod persistent_volume_claim_resize;
+mod pod_group_protection;
+mod pod_resize_validator;
+mod pod_security;
+mod pod_topology_labels;
+mod priority;
+mod resource_quota;
+mod runtime_class;
+mod service_account;
+mod storage_object_in_use_protection;
+mod taint_nodes_by_condition;
 
 use std::future::Future;
 use std::pin::Pin;
 
 use corten_api::{Status, Value};
 
-use super::default_toleration_seconds::TolerationSeconds;
-use super::node_declared_feature_validator;
-use super::{Attributes, certificate_approval, certificate_signing, certificate_subject_restriction};
-use super::{cluster_trust_bundle_attest, default_ingress_class, default_storage_class};
-use super::{
-    default_toleration_seconds, deny_service_external_ips, limit_ranger, namespace_lifecycle,
-    node_restriction,
-};
-use super::{persistent_volume_claim_resize, pod_group_protection, pod_resize_validator, pod_security};
-use super::{pod_topology_labels, priority, resource_quota, runtime_class, service_account};
-use super::{storage_object_in_use_protection, taint_nodes_by_condition};
+use super::Attributes;
 
-/// What a plugin says, in its own time.
+pub use default_toleration_seconds::TolerationSeconds;
+pub(super) use resource_quota::Queues as QuotaQueues;
+
+/// The result of an asynchronous plugin.
 pub(super) type Verdict<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + Send + 'a>>;
 
-/// How a plugin completes objects.
+/// The mutating function of a plugin.
 #[derive(Clone, Copy)]
 pub(super) enum Admit {
     Nothing,
@@ -33,7 +53,7 @@ pub(super) enum Admit {
     Later(for<'a> fn(&'a Attributes<'a>, &'a mut Value) -> Verdict<'a>),
 }
 
-/// How a plugin judges objects that are ready to be stored, and (`None`) deletions.
+/// The validating function of a plugin, for objects that are ready to be stored, and (`None`) deletions.
 #[derive(Clone, Copy)]
 pub(super) enum Validate {
     Nothing,
@@ -47,15 +67,15 @@ pub(super) struct Plugin {
     pub validate: Validate,
 }
 
-/// A place in the order.
+/// A plugin of the table.
 enum Entry {
-    /// Here, and on unless turned off.
+    /// Implemented, and enabled by default.
     On(&'static Plugin),
-    /// Here, and off unless turned on.
+    /// Implemented, and disabled by default.
     Off(&'static Plugin),
-    /// On by default upstream; not here yet.
+    /// Enabled by default upstream; not implemented.
     Later(&'static str),
-    /// Off by default; not here yet.
+    /// Disabled by default; not implemented.
     Optional(&'static str),
 }
 
@@ -112,8 +132,7 @@ impl Entry {
     }
 }
 
-/// Which plugins are on: those that are by default, as changed by `--enable-admission-plugins` and
-/// `--disable-admission-plugins`.
+/// The enabled plugins: the default ones, as changed by `--enable-admission-plugins` and `--disable-admission-plugins`.
 #[derive(Debug, Clone, Default)]
 pub struct AdmissionPlugins {
     enabled: Vec<String>,
@@ -122,7 +141,7 @@ pub struct AdmissionPlugins {
 }
 
 impl AdmissionPlugins {
-    /// Checks the lists of the two flags.
+    /// Validates the lists of the two flags.
     pub fn new(enable: &[String], disable: &[String]) -> Result<AdmissionPlugins, String> {
         let clean = |list: &[String]| -> Vec<String> {
             list.iter().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
@@ -153,7 +172,7 @@ impl AdmissionPlugins {
         Ok(AdmissionPlugins { enabled: enable, disabled: disable, toleration_seconds })
     }
 
-    /// Those that are on, in the order they are asked.
+    /// The enabled plugins, in their order.
     pub(super) fn enabled(&self) -> Vec<&'static Plugin> {
         let on = |entry: &'static Entry| match entry {
             On(plugin) if !self.disabled.iter().any(|name| name == plugin.name) => Some(*plugin),
@@ -182,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_ones_are_on_in_order() {
+    fn default_plugins_are_enabled_in_order() {
         let on = names(&[], &[]).unwrap();
         assert_eq!(on.first(), Some(&"NamespaceLifecycle"));
         assert_eq!(on.last(), Some(&"ResourceQuota"));
@@ -193,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_turn_off_and_refuse() {
+    fn flags_disable_plugins_and_reject_unknown_ones() {
         let off = names(&[], &["ServiceAccount", "MutatingAdmissionWebhook", "AlwaysDeny"]).unwrap();
         assert!(!off.contains(&"ServiceAccount"));
         assert_eq!(off.len(), 21);

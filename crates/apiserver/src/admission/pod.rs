@@ -1,23 +1,12 @@
-//! What several plugins ask of a pod.
+//! Fields of pods that several plugins read.
 
 use corten_api::Value;
+use corten_api::pods::VOLUME_SECRETS;
 
-/// On pods a node made from a file of its own: the API only mirrors them.
-pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
-
-const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+pub(super) use corten_api::pods::{MIRROR_ANNOTATION, containers, is_mirror};
 
 pub(super) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object.str_at(&["metadata", "annotations", key])
-}
-
-pub(super) fn is_mirror(pod: &Value) -> bool {
-    annotation(pod, MIRROR).is_some()
-}
-
-/// All containers of a pod spec: those that initialize, those that run, those that were attached.
-pub(super) fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
-    LISTS.into_iter().flat_map(|list| spec.items_at(&[list]))
 }
 
 pub(super) fn name(item: &Value) -> &str {
@@ -28,20 +17,7 @@ pub(super) fn node_name(pod: &Value) -> &str {
     pod.str_at(&["spec", "nodeName"]).unwrap_or_default()
 }
 
-/// Where a volume names a secret, apart from projections.
-const VOLUME_SECRETS: [&[&str]; 9] = [
-    &["azureFile", "secretName"],
-    &["cephfs", "secretRef", "name"],
-    &["cinder", "secretRef", "name"],
-    &["flexVolume", "secretRef", "name"],
-    &["rbd", "secretRef", "name"],
-    &["secret", "secretName"],
-    &["scaleIO", "secretRef", "name"],
-    &["iscsi", "secretRef", "name"],
-    &["storageos", "secretRef", "name"],
-];
-
-/// Whether a pod names any secret.
+/// True if a pod references any secret.
 pub(super) fn references_secrets(pod: &Value) -> bool {
     let Some(spec) = pod.get("spec") else { return false };
     let from_environment = |container: &Value| {

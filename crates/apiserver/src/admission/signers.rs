@@ -1,11 +1,11 @@
-//! Whether a user may act for a signer: approve, sign or attest in its name.
+//! The permission of a user to act for a signer: to approve, sign or attest.
 
 use corten_auth::Attributes as Question;
 
 use super::Attributes;
 use crate::authorization;
 
-/// Whether the user of a request may do something for the signer itself or for all of its domain.
+/// True if the user of a request has a verb on the signer itself or on all signers of its domain.
 pub(super) fn may(attributes: &Attributes<'_>, verb: &str, signer: &str) -> bool {
     let whole_domain = format!("{}/*", signer.split('/').next().unwrap_or_default());
     [signer, &whole_domain].into_iter().any(|name| {

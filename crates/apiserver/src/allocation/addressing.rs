@@ -1,4 +1,4 @@
-//! The part of a service that is about its addresses, taken out of the tree and put back.
+//! The address fields of a service, read from its tree and written back.
 
 use corten_api::{Str, Value};
 
@@ -9,7 +9,7 @@ pub(super) const SINGLE: &str = "SingleStack";
 pub(super) const PREFER: &str = "PreferDualStack";
 pub(super) const REQUIRE: &str = "RequireDualStack";
 
-/// How a service is reached.
+/// Type, addresses and families of a service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Addressing {
     /// `spec.type`.
@@ -40,7 +40,7 @@ impl Addressing {
         }
     }
 
-    /// A stored service, with what older writers left to be inferred.
+    /// The fields of a stored service, with those inferred that older versions left out.
     pub(super) fn of_stored(service: &Value, primary: Family) -> Addressing {
         let mut found = Addressing::of(service);
         if found.cluster_ips.is_empty() && !found.cluster_ip.is_empty() {
@@ -65,7 +65,7 @@ impl Addressing {
         found
     }
 
-    /// Puts the addresses and families back into the tree they were taken from.
+    /// Writes the addresses and families back into the tree.
     pub(super) fn write(&self, service: &mut Value) {
         let mut set = |key: &str, value: Option<Value>| match value {
             Some(value) => service.set(&["spec", key], value),
@@ -82,12 +82,12 @@ impl Addressing {
         set("ipFamilies", list(&self.families));
         set("ipFamilyPolicy", self.policy.clone().map(Value::from));
         if self.is_external_name() {
-            // What has no address has no traffic to direct.
+            // A service without an address has no traffic to direct.
             set("internalTrafficPolicy", None);
         }
     }
 
-    /// A service that has nothing but this.
+    /// The tree of a service with only these fields.
     pub(super) fn tree(&self) -> Value {
         let mut service = Value::object();
         service.set(&["spec", "type"], self.kind.clone());
@@ -112,7 +112,7 @@ impl Addressing {
         self.cluster_ips.iter().map(|ip| Value::from(ip.clone())).collect::<Vec<_>>().into()
     }
 
-    /// Makes the two places for addresses agree as far as it is clear what was meant.
+    /// Makes `clusterIP` and `clusterIPs` agree where the intent is clear.
     pub(super) fn agree(&mut self, old: Option<&Addressing>) {
         let Some(old) = old else {
             if !self.cluster_ip.is_empty() && self.cluster_ips.is_empty() {
@@ -122,7 +122,7 @@ impl Addressing {
         };
         let same_ip = self.cluster_ip == old.cluster_ip;
         if same_ip && self.cluster_ips.is_empty() {
-            // A client that knows only the one address.
+            // The client knows only the field `clusterIP`.
             self.cluster_ips.clone_from(&old.cluster_ips);
         }
         if !same_ip && self.cluster_ips == old.cluster_ips {
@@ -131,8 +131,8 @@ impl Addressing {
         }
     }
 
-    /// Fills in the addresses an update leaves out, so that what was submitted once can be submitted again.
-    pub(super) fn keep(&mut self, old: &Addressing) {
+    /// Sets the addresses that an update leaves out to the old ones, so that a manifest can be applied again.
+    pub(super) fn keep_omitted(&mut self, old: &Addressing) {
         if self.is_external_name() || old.is_external_name() {
             return;
         }
@@ -144,8 +144,8 @@ impl Addressing {
         }
     }
 
-    /// Whether an update leaves a service that prefers two families exactly as it is: such a service never
-    /// gains or loses an address merely because the cluster changed.
+    /// True if an update does not change the families of a `PreferDualStack` service: such a service never gains or loses an
+    /// address only because the cluster changed.
     pub(super) fn stays_as_preferred(&self, old: &Addressing) -> bool {
         self.policy() == PREFER
             && old.policy.as_ref().is_none_or(|policy| policy == PREFER)
@@ -156,7 +156,7 @@ impl Addressing {
     }
 }
 
-/// The family of an address's text; what is no address at all counts as IPv4, as upstream has it.
+/// The family of an address's text; as upstream, text that is not an address counts as IPv4.
 pub(super) fn family_of(ip: &str) -> Family {
     if ip.contains(':') { Family::V6 } else { Family::V4 }
 }
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_is_put_back_as_it_was() {
+    fn a_tree_is_written_back_unchanged() {
         let service = value!({"spec": {
             "type": "ClusterIP", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"],
             "ipFamilyPolicy": "SingleStack", "selector": {"a": "b"},
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn two_places_for_one_address() {
+    fn cluster_ip_and_cluster_ips_agree() {
         let at = |ip: &str, ips: &[&str]| Addressing {
             cluster_ip: ip.into(),
             cluster_ips: ips.iter().copied().map(Str::new).collect(),

@@ -1,12 +1,12 @@
-//! Ranges of addresses, and which of a range's addresses a service may have.
+//! Address ranges, and the addresses of a range that services may have.
 //!
-//! The network's own address is never given out, nor is an IPv4 range's broadcast address. The lower part of
-//! a range is left to those who ask for an address by name, as long as there are others.
+//! The network's own address is never allocated, nor is an IPv4 range's broadcast address. The lower part of a range is used
+//! for static allocation, and for dynamic allocation only once the upper part is full.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Bounds of the lower part, and how it grows with the range.
+/// The minimum, maximum and step of the lower part, as upstream computes it.
 const STATIC_MIN: u128 = 16;
 const STATIC_MAX: u128 = 256;
 const STATIC_SHARE: u128 = 16;
@@ -78,7 +78,7 @@ pub(crate) struct Cidr {
 }
 
 impl Cidr {
-    /// Reads `10.96.0.0/12`; bits beyond the prefix are dropped.
+    /// Parses `10.96.0.0/12`; bits beyond the prefix are dropped.
     pub(crate) fn parse(text: &str) -> Option<Cidr> {
         let (address, prefix) = text.split_once('/')?;
         let address: IpAddr = address.parse().ok()?;
@@ -114,23 +114,23 @@ impl Cidr {
         1_u128.checked_shl(self.host_bits().into()).unwrap_or(u128::MAX)
     }
 
-    /// How many addresses there are to give out.
+    /// The number of addresses that can be allocated.
     pub(crate) fn size(&self) -> u128 {
         let unusable = if self.family() == Family::V4 { 2 } else { 1 };
         self.all().saturating_sub(unusable)
     }
 
-    /// The address at a place in the range, counted from the first one that is given out.
+    /// The address at an index, counted from the first one that can be allocated.
     pub(crate) fn at(&self, place: u128) -> IpAddr {
         self.family().address(number(self.network).wrapping_add(1).wrapping_add(place))
     }
 
-    /// The first address that is given out: the `kubernetes` service's.
+    /// The first address that can be allocated: the `kubernetes` service's.
     pub(crate) fn first(&self) -> IpAddr {
         self.at(0)
     }
 
-    /// Whether an address is one that this range gives out.
+    /// True if this range can allocate an address.
     pub(crate) fn offers(&self, address: IpAddr) -> bool {
         Family::of(address) == self.family()
             && number(address)
@@ -139,7 +139,7 @@ impl Cidr {
                 .is_some_and(|place| place < self.size())
     }
 
-    /// How many of the first addresses are given out by name before any other way.
+    /// The size of the lower part, for static allocation.
     fn reserved(&self) -> u128 {
         if self.all() <= STATIC_MIN {
             return 0;
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_range_offers() {
+    fn network_and_broadcast_addresses_are_not_allocated() {
         let range = cidr("10.0.0.0/24");
         for (text, offered) in
             [("10.0.0.1", true), ("10.0.0.254", true), ("10.0.0.0", false), ("10.0.0.255", false)]
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_upper_part_goes_first() {
+    fn the_upper_part_is_allocated_first() {
         let range = cidr("10.0.0.0/27");
         let mut taken = std::collections::BTreeSet::new();
         let mut order = Vec::new();
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(order.len(), 30);
         assert_eq!(order[0], address("10.0.0.30"));
         assert_eq!(order[1], address("10.0.0.17"));
-        // Fourteen above the sixteen that are kept back.
+        // Fourteen in the upper part, after the sixteen of the lower part.
         assert_eq!(order[14], address("10.0.0.16"));
     }
 }

@@ -1,6 +1,6 @@
-//! Which addresses a write takes for a service and which it gives back.
+//! The cluster IPs that a write of a service allocates and releases.
 //!
-//! Decides from what the service was and shall be; the pool it is handed says what can be had.
+//! Decides from the old and the new service; the pool that is passed in knows the free addresses.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use corten_api::{Status, Str, Value};
 use super::addressing::Addressing;
 use super::cidr::{Cidr, Family};
 
-/// Why an address cannot be had.
+/// A failure to allocate an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AddressError {
     #[error("range is full")]
@@ -23,18 +23,18 @@ pub(crate) enum AddressError {
     NotInRange { address: IpAddr, range: Cidr },
 }
 
-/// Where addresses come from.
+/// The source of addresses.
 pub(super) trait Pool {
     fn take_any(&mut self, family: Family) -> Result<IpAddr, AddressError>;
     fn take(&mut self, address: IpAddr) -> Result<(), AddressError>;
 }
 
-/// An address of any form it may have been stored in.
+/// Parses an address in any form that may be stored.
 fn parse(ip: &str) -> Option<IpAddr> {
     corten_registry::parse_address(ip).map(|address| address.to_canonical())
 }
 
-/// Gives a new service, or one that had none, its addresses.
+/// Allocates the addresses of a new service, or of one that had none.
 pub(super) fn take(service: &mut Addressing, name: &str, pool: &mut dyn Pool) -> Result<(), Status> {
     if service.is_external_name() || service.is_headless() {
         return Ok(());
@@ -46,7 +46,7 @@ pub(super) fn take(service: &mut Addressing, name: &str, pool: &mut dyn Pool) ->
     Ok(())
 }
 
-/// Gives an updated service what it newly needs; what it no longer needs comes back.
+/// Allocates the new addresses of an updated service, and returns those to release.
 pub(super) fn change(
     service: &mut Addressing,
     old: &Addressing,
@@ -85,7 +85,7 @@ pub(super) fn held(service: &Addressing) -> Vec<IpAddr> {
     service.cluster_ips.iter().filter_map(|ip| parse(ip)).collect()
 }
 
-/// Fills one place, with the address that is asked for there or with any.
+/// Allocates one address: the one that the service names, or any.
 fn take_one(service: &mut Addressing, place: usize, name: &str, pool: &mut dyn Pool) -> Result<(), Status> {
     let Some(family) = service.families.get(place).and_then(|family| Family::named(family)) else {
         return Ok(());
@@ -122,7 +122,7 @@ fn invalid(service: &Addressing, name: &str, why: String) -> Status {
 mod tests {
     use super::*;
 
-    /// Gives out `.1`, `.2`, … and refuses what ends in `9`.
+    /// A pool that allocates `.1`, `.2`, … and refuses addresses that end in `9`.
     #[derive(Default)]
     struct Counting {
         given: Vec<String>,

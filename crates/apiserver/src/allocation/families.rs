@@ -1,4 +1,4 @@
-//! Which IP families a service has: what it asks for, what it had, and what the cluster offers.
+//! The IP families of a service: from its spec, its old families, and the cluster's families.
 
 use corten_api::status::ErrorList;
 use corten_api::{Str, Value};
@@ -20,7 +20,7 @@ impl Families {
     }
 }
 
-/// Completes policy and families of a service that is about to be written, or says what is wrong with them.
+/// Sets the policy and families of a service that is about to be written, or returns their errors.
 pub(super) fn complete(
     service: &mut Addressing,
     old: Option<&Addressing>,
@@ -39,7 +39,7 @@ pub(super) fn complete(
         });
     }
     let mut errors = ErrorList::new();
-    // Validation says the same again of what becomes of the service.
+    // Validation checks the completed service again.
     if !service_addresses_fit(&service.tree(), old.map(Addressing::tree).as_ref(), &mut errors) {
         return Err(errors);
     }
@@ -52,7 +52,7 @@ pub(super) fn complete(
         return Err(errors);
     }
     if open {
-        // Whoever makes its endpoints knows their families; the cluster's do not limit them.
+        // The author of its endpoints decides their families; the cluster's do not limit them.
         add_families(service, cluster.primary, true);
         return Ok(());
     }
@@ -61,7 +61,7 @@ pub(super) fn complete(
     Ok(())
 }
 
-/// On an update, `SingleStack` is word enough to let the second address go; anything else is not.
+/// Drops the second address if an update sets `SingleStack`, and only then.
 fn reduce(service: &mut Addressing, old: &Addressing, errors: &mut ErrorList) {
     if service.policy() == SINGLE {
         if service.cluster_ips == old.cluster_ips {
@@ -98,7 +98,7 @@ fn check_policy(service: &Addressing, errors: &mut ErrorList) {
     }
 }
 
-/// An address says which family it is of.
+/// Infers the families from the addresses.
 fn infer_from_addresses(service: &mut Addressing, cluster: Families, errors: &mut ErrorList) {
     for (i, ip) in service.cluster_ips.iter().enumerate() {
         if ip == NONE {
@@ -131,7 +131,7 @@ fn check_offered(service: &Addressing, cluster: Families) -> Result<(), ErrorLis
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
-/// The default family if there is none, and a second one if two are wanted and there are two.
+/// Adds the default family if there is none, and a second one if the policy wants two and the cluster has two.
 fn add_families(service: &mut Addressing, primary: Family, both: bool) {
     if service.families.is_empty() {
         service.families.push(Str::new_static(primary.name()));
@@ -154,7 +154,7 @@ mod tests {
     const V4_V6: Families = Families { primary: Family::V4, both: true };
     const V6_V4: Families = Families { primary: Family::V6, both: true };
 
-    /// `ips families policy`, where `-` is nothing and `h:` before the addresses takes away the selector.
+    /// `ips families policy`, where `-` is nothing and `h:` before the addresses removes the selector.
     fn service(text: &str) -> Addressing {
         let parts: Vec<&str> = text.split(' ').collect();
         let list =
@@ -251,7 +251,7 @@ mod tests {
         check(V4_V6, one, "10.0.0.1 4 single", "10.0.0.1 4 single");
         check(V4_V6, one, "10.0.0.1 4 require", "10.0.0.1 4,6 require");
         check(V4_V6, one, "10.0.0.1 - -", "10.0.0.1 4 single");
-        // The cluster's growing leaves services alone; asking again does not.
+        // A new family of the cluster does not change services, unless the policy is set again.
         check(V4_V6, preferred, "10.0.0.1 4 prefer", "10.0.0.1 4 prefer");
         check(V4_V6, preferred, "10.0.0.1 4 require", "10.0.0.1 4,6 require");
         check(V4_V6, two, "10.0.0.1,fd00::1 4,6 single", "10.0.0.1 4 single");

@@ -1,20 +1,20 @@
-//! Which node ports a write takes for a service and which it gives back.
+//! The node ports that a write of a service allocates and releases.
 
 use corten_api::status::ErrorList;
 use corten_api::{Status, Value};
 
-use super::ports::{Operation, PortError};
+use super::port_record::{Operation, PortError};
 
 fn kind(service: &Value) -> &str {
     service.str_at(&["spec", "type"]).unwrap_or_default()
 }
 
-/// Whether services of this type are reached through nodes.
+/// True if services of this type have node ports.
 pub(super) fn has_node_ports(service: &Value) -> bool {
     matches!(kind(service), "NodePort" | "LoadBalancer")
 }
 
-/// Whether ports that are not asked for by number are given out.
+/// True if node ports are allocated for ports that do not name one.
 fn wants_any(service: &Value) -> bool {
     kind(service) == "NodePort"
         || kind(service) == "LoadBalancer"
@@ -29,7 +29,7 @@ fn ports(service: &Value) -> &[Value] {
     service.items_at(&["spec", "ports"])
 }
 
-/// Zero where there is none.
+/// The node port of a service port; zero if it has none.
 fn node_port(port: &Value) -> i64 {
     port.int_at(&["nodePort"]).unwrap_or_default()
 }
@@ -56,7 +56,7 @@ pub(super) fn held(service: &Value) -> Vec<i64> {
     held
 }
 
-/// Gives a new service its ports.
+/// Allocates the node ports of a new service.
 pub(super) fn take(service: &mut Value, name: &str, operation: &mut Operation<'_>) -> Result<(), Status> {
     if has_node_ports(service) {
         take_new(service, name, operation)?;
@@ -67,8 +67,8 @@ pub(super) fn take(service: &mut Value, name: &str, operation: &mut Operation<'_
     Ok(())
 }
 
-/// One service port may be offered over several protocols: it gets one node port for all of them, unless
-/// others are asked for.
+/// Allocates node ports. A service port with several protocols gets one node port for all of them, unless the service
+/// names others.
 fn take_new(service: &mut Value, name: &str, operation: &mut Operation<'_>) -> Result<(), Status> {
     let mut by_port: Vec<(i64, i64)> = Vec::new();
     for index in 0..ports(service).len() {
@@ -80,12 +80,12 @@ fn take_new(service: &mut Value, name: &str, operation: &mut Operation<'_>) -> R
         match by_port.iter().find(|(known, _)| *known == number) {
             Some((_, taken)) if asked == *taken => {}
             Some((_, taken)) if asked == 0 => set_node_port(service, index, *taken),
-            Some(_) => take_asked(asked, index, name, operation)?,
+            Some(_) => take_requested(asked, index, name, operation)?,
             None => {
                 let same = |port: &&Value| port.int_at(&["port"]) == Some(number) && node_port(port) != 0;
                 let taken = match ports(service).iter().find(same).map(node_port) {
                     Some(asked) => {
-                        take_asked(asked, index, name, operation)?;
+                        take_requested(asked, index, name, operation)?;
                         asked
                     }
                     None => take_any(operation)?,
@@ -98,7 +98,7 @@ fn take_new(service: &mut Value, name: &str, operation: &mut Operation<'_>) -> R
     Ok(())
 }
 
-fn take_asked(port: i64, index: usize, name: &str, operation: &mut Operation<'_>) -> Result<(), Status> {
+fn take_requested(port: i64, index: usize, name: &str, operation: &mut Operation<'_>) -> Result<(), Status> {
     operation.take(port).map_err(|error| {
         let mut errors = ErrorList::new();
         let field = format!("spec.ports[{index}].nodePort");
@@ -125,7 +125,7 @@ fn take_health_check(service: &mut Value, operation: &mut Operation<'_>) -> Resu
     Ok(())
 }
 
-/// Gives an updated service what it newly needs and takes back what it no longer needs.
+/// Allocates the new node ports of an updated service, and releases those that it no longer has.
 pub(super) fn change(
     service: &mut Value,
     old: &Value,
@@ -136,13 +136,13 @@ pub(super) fn change(
     if has_node_ports(service) {
         take_changed(service, &had, name, operation)?;
         let has: Vec<i64> = ports(service).iter().map(node_port).collect();
-        had.iter().filter(|port| !has.contains(port)).for_each(|port| operation.give_back(*port));
+        had.iter().filter(|port| !has.contains(port)).for_each(|port| operation.release(*port));
     } else if has_node_ports(old) {
-        had.iter().for_each(|port| operation.give_back(*port));
+        had.iter().for_each(|port| operation.release(*port));
     }
     match (needs_health_check(old), needs_health_check(service)) {
         (false, true) => take_health_check(service, operation)?,
-        (true, false) => operation.give_back(health_check_port(old)),
+        (true, false) => operation.release(health_check_port(old)),
         _ => {}
     }
     Ok(())
@@ -167,7 +167,7 @@ fn take_changed(
             number = take_any(operation)?;
             set_node_port(service, index, number);
         } else if !had.contains(&number) && !taken.contains(&number) {
-            take_asked(number, index, name, operation)?;
+            take_requested(number, index, name, operation)?;
             taken.push(number);
         }
         let entry = (protocol, number);
@@ -179,9 +179,9 @@ fn take_changed(
     Ok(())
 }
 
-/// Fills in the ports an update leaves out, so that what was submitted once can be submitted again. Ports
-/// are known by their names.
-pub(super) fn keep(service: &mut Value, old: &Value) {
+/// Sets the node ports that an update leaves out to the old ones, so that a manifest can be applied again. Service ports
+/// are matched by name.
+pub(super) fn keep_omitted(service: &mut Value, old: &Value) {
     if wants_any(service) && wants_any(old) {
         let used = |service: &Value| -> Vec<i64> { ports(service).iter().map(node_port).collect() };
         let (new_ports, old_ports) = (used(service), used(old));
@@ -189,7 +189,7 @@ pub(super) fn keep(service: &mut Value, old: &Value) {
         for index in 0..new_ports.len() {
             let port = &ports(service)[index];
             let port_name = port.str_at(&["name"]).unwrap_or_default();
-            // Of several with one name, upstream remembers the last.
+            // Of several ports with one name, upstream takes the last.
             let before = ports(old)
                 .iter()
                 .rfind(|port| port.str_at(&["name"]).unwrap_or_default() == port_name)

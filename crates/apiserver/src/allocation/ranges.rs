@@ -1,11 +1,11 @@
-//! The ranges a cluster is started with: one, or one of each family.
+//! The service ranges that a cluster is started with: one, or one of each family.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use super::cidr::{Cidr, Family};
 
-/// As large as an IPv6 range may be.
+/// The shortest prefix of an IPv6 range.
 const MIN_V6_PREFIX: u8 = 64;
 
 /// `--service-cluster-ip-range`.
@@ -16,17 +16,17 @@ pub struct ServiceRanges {
 }
 
 impl ServiceRanges {
-    /// Reads `10.96.0.0/12` or `10.96.0.0/12,fd00::/108`.
+    /// Parses `10.96.0.0/12` or `10.96.0.0/12,fd00::/108`.
     pub fn parse(text: &str) -> Result<ServiceRanges, String> {
         let mut ranges = Vec::new();
         for part in text.split(',').map(str::trim) {
             let range = Cidr::parse(part)
-                .ok_or_else(|| format!("{part:?} is no range of addresses; give one such as 10.96.0.0/12"))?;
+                .ok_or_else(|| format!("{part:?} is not a CIDR; give one such as 10.96.0.0/12"))?;
             if range.family() == Family::V6 && range.prefix() < MIN_V6_PREFIX {
                 return Err(format!("{range} is too large: an IPv6 range has at least /{MIN_V6_PREFIX}"));
             }
             if range.size() == 0 {
-                return Err(format!("{range} is too small: it has no address to give out"));
+                return Err(format!("{range} is too small: it has no address for a service"));
             }
             ranges.push(range);
         }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_or_one_of_each() {
+    fn one_range_or_one_of_each_family() {
         for (text, shown, first) in [
             ("10.96.0.0/12", "10.96.0.0/12", "10.96.0.1"),
             ("10.96.5.0/12, fd00::/108", "10.96.0.0/12,fd00::/108", "10.96.0.1"),

@@ -1,7 +1,7 @@
-//! What to do about services, addresses and ports that do not belong together: after a restore, a change of
-//! ranges, or somebody's hand in the objects. Nothing the server itself does leads here.
+//! Repair of inconsistent allocations: after a restore, a change of ranges, or manual edits of the objects. The server's own
+//! writes never cause inconsistencies.
 //!
-//! Every repair is committed only if the service it is about is still as it was seen.
+//! Every repair is committed only if its service is unchanged.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,15 +10,15 @@ use std::sync::Arc;
 use corten_api::{Value, meta};
 use corten_store::{Error as StoreError, Expect, Op, Txn};
 
+use super::address_pool::{self, ALLOCATOR, GROUP, MANAGED_BY_LABEL};
 use super::addressing::Addressing;
 use super::cidr::{Cidr, Family};
-use super::live::{self, ALLOCATOR, GROUP, MANAGED_BY_LABEL};
 use super::node_ports;
-use super::ports::{PortError, PortRange, Ports};
+use super::port_record::{PortError, PortRange, Ports};
 use super::{cluster_ips, taken_ports, write_ports};
 use crate::call::Backend;
 
-/// Something that was found wrong, as an event tells it.
+/// An inconsistency, as it is recorded in an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// `Service` or `IPAddress`.
@@ -30,18 +30,18 @@ pub(crate) struct Finding {
     pub(crate) note: String,
 }
 
-/// What is to be done about one address.
+/// The repair of one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Repair {
-    /// Nobody holds it for the service that has it.
+    /// The service's address has no `IPAddress`: it is created.
     Claim { address: IpAddr, namespace: String, name: String },
-    /// It is held for somebody who does not have it; then it is claimed.
+    /// The `IPAddress` is held for another object, which does not have the address: it is replaced.
     Reclaim { address: IpAddr, namespace: String, name: String },
-    /// It is held for a service that does not have it.
+    /// The `IPAddress` is held for a service that does not have the address: it is deleted.
     Release { address: String, namespace: String, name: String },
 }
 
-/// Brings addresses and ports in line with the services there are. What was wrong comes back.
+/// Repairs the allocations of addresses and ports to match the services. Returns the inconsistencies.
 pub(crate) async fn repair(backend: &Arc<Backend>) -> Vec<Finding> {
     let mut findings = repair_ports(backend).await;
     let (Some(services), Some(addresses)) =
@@ -54,13 +54,13 @@ pub(crate) async fn repair(backend: &Arc<Backend>) -> Vec<Finding> {
     };
     let (services, addresses) =
         (trees(&services.snapshot("", None).objects), trees(&addresses.snapshot("", None).objects));
-    let ranges = live::all_ranges(backend);
+    let ranges = address_pool::all_ranges(backend);
     let (repairs, found) = plan(&services, &addresses, &ranges);
     findings.extend(found);
-    let done = repairs.iter().map(|repair| carry_out(backend, repair));
+    let done = repairs.iter().map(|repair| execute(backend, repair));
     for outcome in futures_util::future::join_all(done).await {
         if let Err(error) = outcome {
-            tracing::warn!(error = &error as &dyn std::error::Error, "address could not be repaired");
+            tracing::warn!(err = &error as &dyn std::error::Error, "cannot repair cluster IP allocation");
         }
     }
     for finding in &findings {
@@ -70,13 +70,13 @@ pub(crate) async fn repair(backend: &Arc<Backend>) -> Vec<Finding> {
             name = finding.name,
             reason = finding.reason,
             note = finding.note,
-            "services and what they hold disagreed"
+            "Service differs from its IPAddress or node port allocation"
         );
     }
     findings
 }
 
-/// The changes of addresses after a revision that call for a repair, and the revision they reach to.
+/// True if a change of an `IPAddress` after a revision needs a repair; and the revision up to which changes were checked.
 pub(crate) fn repair_after(backend: &Backend, revision: u64) -> (bool, u64) {
     const PAGE: usize = 1000;
     let Some(addresses) = backend.catalog.cache(GROUP, "ipaddresses") else { return (false, revision) };
@@ -89,13 +89,13 @@ pub(crate) fn repair_after(backend: &Backend, revision: u64) -> (bool, u64) {
             (None, Some(previous)) => (previous.tree(), true),
             (None, None) => return false,
         };
-        has_it(backend, &address) == gone
+        service_has_address(backend, &address) == gone
     };
     (events.iter().any(disagrees), reached)
 }
 
-/// Whether the service an address is held for has that address.
-fn has_it(backend: &Backend, address: &Value) -> bool {
+/// True if the service that an address is held for has that address.
+fn service_has_address(backend: &Backend, address: &Value) -> bool {
     let parent = |key: &str| address.str_at(&["spec", "parentRef", key]).unwrap_or_default();
     let service =
         backend.catalog.cache("", "services").and_then(|c| c.get(parent("namespace"), parent("name")));
@@ -113,13 +113,13 @@ async fn repair_ports(backend: &Arc<Backend>) -> Vec<Finding> {
     if found != wanted || expect == Expect::Absent {
         let written = backend.store.commit(write_ports(&wanted, expect).into()).await;
         if let Err(error) = written {
-            tracing::warn!(error = &error as &dyn std::error::Error, "node ports could not be repaired");
+            tracing::warn!(err = &error as &dyn std::error::Error, "cannot repair node port allocations");
         }
     }
     findings
 }
 
-/// The ports that services have.
+/// The node ports of all services.
 pub(super) fn ports_of_services(backend: &Backend) -> (Ports, Vec<Finding>) {
     let objects = backend.catalog.cache("", "services").map(|cache| cache.snapshot("", None).objects);
     let services: Vec<Value> = objects.unwrap_or_default().iter().map(|object| object.tree()).collect();
@@ -159,7 +159,7 @@ fn about(service: &Value, reason: &'static str, action: &'static str, note: Stri
     }
 }
 
-/// Decides what to do about the addresses. Pure.
+/// Decides the repairs of addresses. Pure.
 fn plan(services: &[Value], addresses: &[Value], ranges: &[Cidr]) -> (Vec<Repair>, Vec<Finding>) {
     let held: HashMap<&str, &Value> =
         addresses.iter().map(|address| (meta::name(address), address)).collect();
@@ -203,7 +203,7 @@ fn plan(services: &[Value], addresses: &[Value], ranges: &[Cidr]) -> (Vec<Repair
     (repairs, findings)
 }
 
-/// What is wrong with one address of a service, if anything is.
+/// The inconsistency of one address of a service, if there is one.
 fn check_service(
     service: &Value,
     address: IpAddr,
@@ -221,17 +221,18 @@ fn check_service(
     }
     let owned = || (namespace.to_owned(), name.to_owned());
     let Some(held) = held else {
-        // Of several that claim it, the first gets it.
+        // Of several services with the address, the first keeps it.
         let first = sharing.first().is_some_and(|first| meta::uid(first) == meta::uid(service));
         let (namespace, name) = owned();
         let repair = first.then_some(Repair::Claim { address, namespace, name });
         let note = format!("Cluster IP [{family}]: {address} is not allocated; repairing");
         return Some((repair, "ClusterIPNotAllocated", note));
     };
-    if live::is_held_for(held, namespace, name) {
+    if address_pool::is_held_for(held, namespace, name) {
         return None;
     }
-    if sharing.iter().any(|other| live::is_held_for(held, meta::namespace(other), meta::name(other))) {
+    if sharing.iter().any(|other| address_pool::is_held_for(held, meta::namespace(other), meta::name(other)))
+    {
         let note = format!(
             "Cluster IP [{family}]:{address} was assigned to multiple services; please recreate service"
         );
@@ -248,7 +249,7 @@ fn is_ours(address: &Value) -> bool {
     address.str_at(&["metadata", "labels", MANAGED_BY_LABEL]) == Some(ALLOCATOR)
 }
 
-async fn carry_out(backend: &Arc<Backend>, repair: &Repair) -> Result<(), StoreError> {
+async fn execute(backend: &Arc<Backend>, repair: &Repair) -> Result<(), StoreError> {
     let (Some(services), Some(addresses)) =
         (backend.catalog.cache("", "services"), backend.catalog.cache(GROUP, "ipaddresses"))
     else {
@@ -265,7 +266,8 @@ async fn carry_out(backend: &Arc<Backend>, repair: &Repair) -> Result<(), StoreE
     let op = match repair {
         Repair::Claim { address, .. } | Repair::Reclaim { address, .. } => {
             let Some(service) = service else { return Ok(()) };
-            let Ok(Op::Put { key, value, lease, .. }) = live::claim(backend, *address, &service.tree())
+            let Ok(Op::Put { key, value, lease, .. }) =
+                address_pool::claim(backend, *address, &service.tree())
             else {
                 return Ok(());
             };
@@ -278,7 +280,7 @@ async fn carry_out(backend: &Arc<Backend>, repair: &Repair) -> Result<(), StoreE
         }
     };
     match backend.store.commit(Txn { ops: vec![op, unchanged] }).await {
-        // Somebody was at work on it: what they did is looked at in its turn.
+        // The service has changed meanwhile: its write triggers the next check.
         Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
         Err(error) => Err(error),
     }
@@ -343,7 +345,7 @@ mod tests {
             &["ClusterIPAlreadyAllocated"],
         );
         check(&[service("a", "10.1.0.1")], &[], &[], &["ClusterIPOutOfRange"]);
-        // Somebody else's addresses are left alone.
+        // Addresses that this allocator does not manage are left alone.
         let foreign = value!({"metadata": {"name": "10.0.0.7"}});
         check(&[], &[foreign], &[], &[]);
     }

@@ -1,47 +1,47 @@
-//! What authentication is set up with.
+//! The options of authentication.
 
 use corten_auth::authentication::token_request::LifetimeRules;
 use corten_auth::authentication::{Anonymous, FrontProxy, KeyError, PublicKeys, SigningKey, TokenFile};
 use corten_pki::ServerPki;
 
-/// The issuer of clusters that name none.
+/// The default issuer.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
-/// The proxies of clusters that name none.
+/// The default common name of front proxies.
 const PROXY: &str = "front-proxy-client";
 
-/// How users are told from one another.
+/// The configuration of the authenticators.
 pub struct AuthenticationOptions {
     pub anonymous: Anonymous,
     pub token_file: TokenFile,
-    /// Whether secrets of type `bootstrap.kubernetes.io/token` are believed.
+    /// True to authenticate with secrets of type `bootstrap.kubernetes.io/token`.
     pub bootstrap_tokens: bool,
-    /// The authorities of client certificates, in PEM.
+    /// The CAs of client certificates, in PEM.
     pub client_ca_pem: String,
     pub front_proxy: FrontProxy,
-    /// The authorities of front proxies, in PEM; without any no proxy is believed.
+    /// The CAs of front proxies, in PEM; if empty, no front proxy is trusted.
     pub front_proxy_ca_pem: String,
     pub service_accounts: ServiceAccountOptions,
-    /// What the API server calls itself in tokens; its issuers, if empty.
+    /// The audiences of the API server; its issuers, if empty.
     pub api_audiences: Vec<String>,
 }
 
-/// How service-account tokens are made and verified.
+/// The options of issuing and verifying service-account tokens.
 pub struct ServiceAccountOptions {
-    /// Further keys whose tokens are believed.
+    /// Further keys that verify tokens.
     pub keys: PublicKeys,
     pub signing_key: SigningKey,
-    /// The first makes new tokens, all are believed.
+    /// The first is in new tokens, all are accepted.
     pub issuers: Vec<String>,
-    /// Where others find the keys, if not at the server's own address.
+    /// The URI of the public keys, if not at the server's own address.
     pub keys_uri: Option<String>,
     pub lifetimes: LifetimeRules,
 }
 
 impl AuthenticationOptions {
-    /// What a cluster's own key material makes possible.
+    /// The default options with a cluster's own key material.
     pub fn of(pki: &ServerPki) -> Result<AuthenticationOptions, KeyError> {
         Ok(AuthenticationOptions {
-            anonymous: Anonymous::Everybody,
+            anonymous: Anonymous::Allowed,
             token_file: TokenFile::default(),
             bootstrap_tokens: true,
             client_ca_pem: pki.ca_pem.clone(),

@@ -1,4 +1,4 @@
-//! The other end of a connection, as far as its certificate says who that is.
+//! The peer of a connection, by its certificate.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,35 +11,35 @@ use jiff::Timestamp;
 /// The group of nodes.
 const NODES: &str = "system:nodes";
 
-/// Who is at the other end.
+/// The peer of a connection.
 #[derive(Debug, Clone)]
 pub(crate) enum Peer {
-    /// No certificate was shown.
-    Nobody,
-    /// Somebody inside this process.
-    Known(Arc<User>),
+    /// No client certificate.
+    NoCertificate,
+    /// A client in this process.
+    InProcess(Arc<User>),
     Certificate(Certificate),
 }
 
-/// What a certificate proves, for as long as it is valid.
+/// The identity in a client certificate, while it is valid.
 #[derive(Debug, Clone)]
 pub(crate) struct Certificate {
-    /// The user it names, if an authority of clients signed it.
+    /// The user that it names, if a client CA signed it.
     pub(crate) user: Option<Arc<User>>,
-    /// Whether it may speak for others.
+    /// True for the certificate of a front proxy.
     pub(crate) is_proxy: bool,
     pub(crate) expires: Timestamp,
 }
 
 impl Certificate {
-    /// One that proves nothing.
-    pub(crate) fn worthless() -> Certificate {
+    /// A certificate that proves nothing.
+    pub(crate) fn invalid() -> Certificate {
         Certificate { user: None, is_proxy: false, expires: Timestamp::MAX }
     }
 }
 
-/// The user a client certificate names; `None` if it names no user. Of a node it is noted where it connected from: only
-/// that address can it have certified without an administrator.
+/// The user that a client certificate names; `None` if it names no user. A node's user gets the remote address in its extra:
+/// only for that address can a node get a certificate approved without an administrator.
 pub(crate) fn certified(identity: &CertIdentity, der: &[u8], remote: Option<IpAddr>) -> Option<User> {
     if identity.common_name.is_empty() || identity.uid.as_deref() == Some("") {
         return None;

@@ -1,6 +1,6 @@
-//! A bearer token as the name of a WebSocket protocol: browsers can send no other header with one.
+//! A bearer token in the name of a WebSocket subprotocol: browsers can set no other header of a WebSocket request.
 //!
-//! The client has to name another protocol too, for the server to agree to; the token's goes no further.
+//! The client has to offer another subprotocol too, which the server can accept; the token's is removed.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,9 +11,9 @@ use crate::websocket;
 
 const PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// The token of a request for a WebSocket, or why what it has is none.
-pub(super) fn token(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
-    if !websocket::is_asked_for(headers) {
+/// The token of a WebSocket request, or the error of an invalid one.
+pub(crate) fn token(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
+    if !websocket::is_requested(headers) {
         return Ok(None);
     }
     let (tokens, others): (Vec<_>, Vec<_>) =
@@ -32,14 +32,14 @@ pub(super) fn token(headers: &HeaderMap) -> Result<Option<String>, &'static str>
     }
 }
 
-/// Takes the token out.
+/// Removes the token.
 pub(super) fn strip(headers: &mut HeaderMap) {
     let offered = websocket::offered(headers);
     if !offered.iter().any(|name| name.starts_with(PREFIX)) {
         return;
     }
     let others: Vec<_> = offered.into_iter().filter(|name| !name.starts_with(PREFIX)).collect();
-    // Parts of a header are a header.
+    // Parts of a valid header value are valid.
     let others = HeaderValue::from_str(&others.join(",")).ok().filter(|value| !value.is_empty());
     headers.remove(SEC_WEBSOCKET_PROTOCOL);
     if let Some(others) = others {
@@ -64,7 +64,7 @@ mod tests {
     type Found = Result<Option<&'static str>, &'static str>;
 
     #[test]
-    fn tokens_are_protocols_beside_others() {
+    fn a_token_needs_another_subprotocol() {
         const ABC: &str = "base64url.bearer.authorization.k8s.io.YWJj";
         let table: [(&[&'static str], Found); 8] = [
             (&[], Ok(None)),
@@ -88,11 +88,11 @@ mod tests {
         }
         let mut plain = headers(&[ABC, "x"]);
         plain.remove("upgrade");
-        assert_eq!(token(&plain), Ok(None), "only who asks for a WebSocket sends tokens so");
+        assert_eq!(token(&plain), Ok(None), "only WebSocket requests carry tokens in subprotocols");
     }
 
     #[test]
-    fn tokens_are_taken_out() {
+    fn tokens_are_removed() {
         let stripped = |protocols: &[&'static str]| {
             let mut headers = headers(protocols);
             strip(&mut headers);

@@ -1,5 +1,5 @@
 use corten_api::{Value, json, value};
-use corten_auth::authentication::service_account::{Issue, Reference};
+use corten_auth::authentication::service_account_token::{Issue, Reference};
 use corten_store::{Expect, Op, Store};
 
 use super::*;
@@ -37,7 +37,7 @@ fn headers_hold_one_token() {
 }
 
 #[test]
-fn credentials_go_no_further() {
+fn credentials_are_removed_from_headers() {
     let authentication = Authentication::new(options());
     let sent = headers(&[
         ("authorization", "Bearer abc"),
@@ -60,13 +60,13 @@ fn user(certificate: &Certificate, pairs: &[(&'static str, &'static str)]) -> Op
 }
 
 #[test]
-fn only_proxies_are_believed_to_speak_for_others() {
+fn only_front_proxies_may_name_another_user() {
     let jane = Arc::new(User { name: "jane".into(), ..User::default() });
     let client = Certificate { user: Some(jane), is_proxy: false, expires: Timestamp::MAX };
     let spoken = [("x-remote-user", "root"), ("x-remote-group", "system:masters")];
     assert_eq!(user(&client, &spoken).unwrap().name, "jane");
-    assert!(user(&Certificate::worthless(), &spoken).is_none());
-    let proxy = Certificate { is_proxy: true, ..Certificate::worthless() };
+    assert!(user(&Certificate::invalid(), &spoken).is_none());
+    let proxy = Certificate { is_proxy: true, ..Certificate::invalid() };
     let root = user(&proxy, &spoken).unwrap();
     assert_eq!(
         (root.name.as_str(), root.groups.join(",")),
@@ -88,7 +88,7 @@ async fn put(store: &Store, key: &str, object: &Value) {
 }
 
 #[tokio::test]
-async fn a_token_that_is_known_still_dies_with_its_pod() {
+async fn a_cached_token_is_invalid_once_its_pod_is_deleted() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path(), corten_store::Options::default()).unwrap();
     let catalog = Catalog::load(&store, &RuntimeConfig::default(), false);
@@ -113,7 +113,8 @@ async fn a_token_that_is_known_still_dies_with_its_pod() {
     let header = format!("Bearer {}", issuer.key.token(&issue.claims()).unwrap());
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, header.parse().unwrap());
-    let user = || authentication.authenticate(&catalog, &Peer::Nobody, &headers, "/", Timestamp::now()).0;
+    let user =
+        || authentication.authenticate(&catalog, &Peer::NoCertificate, &headers, "/", Timestamp::now()).0;
     for _ in 0..2 {
         assert_eq!(user().unwrap().name, "system:serviceaccount:n:a");
     }

@@ -5,29 +5,29 @@ use std::sync::Arc;
 use corten_api::Value;
 use corten_auth::User;
 use corten_auth::authentication::bootstrap_token::{self, BootstrapToken};
-use corten_auth::authentication::service_account::{Claims, Registered};
+use corten_auth::authentication::service_account_token::{Claims, Registered};
 use corten_auth::authentication::{PublicKeys, Refusal, Token, TokenFile, legacy_token};
 use jiff::Timestamp;
 
-use super::legacy::Uses;
-use super::verified::{Bound, Kind, Verified, VerifiedTokens};
+use super::legacy_tokens::Uses;
+use super::token_cache::{Bound, Kind, Verified, VerifiedTokens};
 use crate::catalog::Catalog;
 
 pub(super) struct Tokens {
     file: TokenFile,
     keys: PublicKeys,
     issuers: Vec<String>,
-    /// The API server's own.
+    /// The API server's own audiences.
     audiences: Vec<String>,
     bootstrap: bool,
     verified: VerifiedTokens,
     pub(super) uses: Uses,
 }
 
-/// What a token proves.
+/// The user of a token.
 pub(super) struct Proven {
     pub(super) user: Arc<User>,
-    /// Those of the wanted audiences that it is for.
+    /// The wanted audiences that the token is valid for.
     pub(super) audiences: Vec<String>,
     pub(super) warning: Option<&'static str>,
 }
@@ -44,7 +44,7 @@ impl Tokens {
         Tokens { file, keys, issuers, audiences, bootstrap, verified, uses }
     }
 
-    /// Who a token speaks for to someone who goes by one of the wanted audiences.
+    /// The user of a token that is valid for one of the wanted audiences.
     pub(super) fn authenticate(
         &self,
         catalog: &Catalog,
@@ -61,7 +61,7 @@ impl Tokens {
         self.for_own_audiences(wanted, || self.bootstrap(catalog, token, now)).ok_or(Refusal::Unknown)
     }
 
-    /// A token that says nothing of audiences is for the API server.
+    /// The result for a token without audiences, which is valid for the API server.
     fn for_own_audiences(
         &self,
         wanted: &[String],
@@ -95,7 +95,7 @@ impl Tokens {
         }
     }
 
-    /// The claims of a token that one of our issuers signed.
+    /// The claims of a token that one of this server's issuers signed.
     fn verify(&self, token: &str) -> Result<Verified, Refusal> {
         let token = Token::parse(token).ok_or(Refusal::Unknown)?;
         let is_legacy = token.issuer() == legacy_token::ISSUER;
@@ -111,7 +111,7 @@ impl Tokens {
         Ok(Verified { registered, kind })
     }
 
-    /// Whether verified claims hold now.
+    /// Checks that verified claims are valid now.
     fn check(
         &self,
         verified: &Verified,
@@ -132,7 +132,7 @@ impl Tokens {
                 let account = object(catalog, "serviceaccounts", &claims.namespace, &claims.name);
                 let outcome = claims.check(token, secret.as_ref(), account.as_ref());
                 if let (Ok(_) | Err(Refusal::MarkedInvalid { .. }), Some(secret)) = (&outcome, &secret) {
-                    self.uses.note(secret, now);
+                    self.uses.queue_use(secret, now);
                 }
                 let accepted = outcome?;
                 let warning = accepted.auto_generated.then_some(legacy_token::AUTO_GENERATED);

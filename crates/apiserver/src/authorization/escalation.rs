@@ -1,7 +1,7 @@
-//! Nobody grants more than they hold: writes of roles and bindings.
+//! Privilege escalation check: a user who writes a role or binding cannot grant more than the user has.
 //!
-//! Whoever may `escalate` a role or `bind` one may grant it whatever is in it; members of `system:masters`
-//! may all.
+//! A user with the verb `escalate` on a role or `bind` on a referenced role may grant any rules in it; members of
+//! `system:masters` may grant everything.
 
 use corten_api::{Status, Value, meta};
 use corten_auth::rbac::{self, MissingRole, RoleKind, RoleRef, Rule, describe_missing, rules_of, uncovered};
@@ -10,8 +10,7 @@ use corten_auth::{Attributes, MASTERS};
 use super::full_authority;
 use crate::call::Call;
 
-/// Refuses to write a role or binding that would grant what its author does not hold. `object` is what is to
-/// be stored, `old` what is there.
+/// Refuses a role or binding that grants more than its author has. `object` is the new state, `old` the current one.
 pub(crate) fn check(call: &Call, object: &Value, old: Option<&Value>) -> Result<(), Status> {
     if call.served.group() != rbac::GROUP || call.user.is_in(MASTERS) {
         return Ok(());
@@ -34,7 +33,7 @@ fn check_role(call: &Call, role: &Value, old: Option<&Value>) -> Result<(), Stat
         return Ok(());
     }
     refuse_excess(call, role, &rules_of(role))?;
-    // What is gathered can be anything, so gathering needs the right to everything.
+    // An aggregated role can get any rules, so aggregation needs all permissions.
     let gathers = |role: &Value| !role.items_at(&["aggregationRule", "clusterRoleSelectors"]).is_empty();
     if gathers(role) || old.is_some_and(gathers) {
         refuse_excess(call, role, &full_authority()).map_err(|_| {
@@ -76,7 +75,7 @@ fn check_binding(call: &Call, binding: &Value, old: Option<&Value>) -> Result<()
     }
 }
 
-/// Refuses what holds more rights than the user does.
+/// Refuses rules beyond those of the user.
 fn refuse_excess(call: &Call, object: &Value, granted: &[Rule]) -> Result<(), Status> {
     let user = &call.user;
     let held = call.backend.authorizer.rbac.read().rules_for(user, &call.at.namespace);
@@ -101,7 +100,7 @@ fn refuse_excess(call: &Call, object: &Value, granted: &[Rule]) -> Result<(), St
     Err(Status::forbidden(rbac::GROUP, call.served.name(), meta::name(object), why))
 }
 
-/// Whether an update only changes what garbage collection has to change.
+/// True if an update only changes fields that the garbage collector changes.
 fn only_for_collection(object: &Value, old: Option<&Value>) -> bool {
     let Some(old) = old else { return false };
     let without = |object: &Value| {

@@ -1,9 +1,8 @@
-//! In whose name a request is done: the `Impersonate-*` headers.
+//! Impersonation: the `Impersonate-*` headers.
 //!
-//! There are five ways to be allowed, tried in this order but for the one that last worked for whoever asks,
-//! which comes first; the first refusal is what the client hears. The constrained ones need two rights: to be
-//! that user (`impersonate:<way>`), and to do just this in their name (`impersonate-on:<way>:<verb>`). The
-//! plain one, `impersonate`, needs the right to be that user only.
+//! There are five modes, tried in this order except that the user's last successful one comes first; the client gets the
+//! first error. The constrained modes need two permissions: to impersonate the user (`impersonate:<mode>`), and to do this
+//! request as that user (`impersonate-on:<mode>:<verb>`). The plain mode, `impersonate`, needs only the first.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,24 +21,29 @@ use crate::request::percent_decode;
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
-/// So many of a kind are first asked for as all of the kind.
+/// From this many values of a kind on, the permission for all of the kind is checked first.
 const MANY: usize = 4;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// A pod's account acts as the node it runs on.
+enum ImpersonationMode {
+    /// The service account of a pod impersonates the pod's node.
     AssociatedNode,
     ArbitraryNode,
     ServiceAccount,
-    /// Whoever is neither node nor service account.
+    /// Users that are neither a node nor a service account.
     UserInfo,
     Plain,
 }
 
-const WAYS: [Way; 5] =
-    [Way::AssociatedNode, Way::ArbitraryNode, Way::ServiceAccount, Way::UserInfo, Way::Plain];
+const MODES: [ImpersonationMode; 5] = [
+    ImpersonationMode::AssociatedNode,
+    ImpersonationMode::ArbitraryNode,
+    ImpersonationMode::ServiceAccount,
+    ImpersonationMode::UserInfo,
+    ImpersonationMode::Plain,
+];
 
-/// The user a request is to be treated as, if it names one; `asked` is the request as of who asks.
+/// The impersonated user of a request, if it names one; `asked` are the attributes of the request with its original user.
 pub(super) fn impersonate(
     authorizer: &Authorizer,
     headers: &http::HeaderMap,
@@ -47,13 +51,13 @@ pub(super) fn impersonate(
 ) -> Result<Option<User>, Status> {
     let Some(wanted) = wanted(headers)? else { return Ok(None) };
     let user = asked.user;
-    let last = authorizer.last_ways.of(user);
-    let others = WAYS.into_iter().filter(|way| Some(*way) != last);
+    let last = authorizer.last_modes.of(user);
+    let others = MODES.into_iter().filter(|mode| Some(*mode) != last);
     let mut first = None;
-    for way in last.into_iter().chain(others).filter(|way| way.applies(&wanted, user)) {
-        match (Check { authorizer, way, asked }).become_user(&wanted) {
+    for mode in last.into_iter().chain(others).filter(|mode| mode.applies(&wanted, user)) {
+        match (Check { authorizer, mode, asked }).impersonate_user(&wanted) {
             Ok(other) => {
-                authorizer.last_ways.remember(user, way);
+                authorizer.last_modes.remember(user, mode);
                 return Ok(Some(other));
             }
             Err(refused) => first = first.or(Some(refused)),
@@ -62,36 +66,36 @@ pub(super) fn impersonate(
     Err(first.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
 }
 
-/// The way in which each user last succeeded: it is tried first, and its refusal is the one that is told.
+/// The last successful mode of each user, which is tried first and whose error is returned.
 #[derive(Default)]
-pub(super) struct LastWays(Mutex<HashMap<String, Way>>);
+pub(super) struct LastModes(Mutex<HashMap<String, ImpersonationMode>>);
 
-impl LastWays {
-    /// So many users are remembered.
+impl LastModes {
+    /// The limit of remembered users.
     const MANY: usize = 10_000;
 
-    fn of(&self, user: &User) -> Option<Way> {
+    fn of(&self, user: &User) -> Option<ImpersonationMode> {
         self.0.lock().get(&user.name).copied()
     }
 
-    fn remember(&self, user: &User, way: Way) {
-        let mut ways = self.0.lock();
-        if ways.get(&user.name) == Some(&way) {
+    fn remember(&self, user: &User, mode: ImpersonationMode) {
+        let mut modes = self.0.lock();
+        if modes.get(&user.name) == Some(&mode) {
             return;
         }
-        if ways.len() >= Self::MANY {
-            ways.clear();
+        if modes.len() >= Self::MANY {
+            modes.clear();
         }
-        ways.insert(user.name.clone(), way);
+        modes.insert(user.name.clone(), mode);
     }
 }
 
-/// What the headers say, as they say it.
+/// The user in the headers.
 fn wanted(headers: &http::HeaderMap) -> Result<Option<User>, Status> {
     if !headers.keys().any(|key| key.as_str().starts_with("impersonate-")) {
         return Ok(None);
     }
-    // A value that is not text must not be taken for one that is not there.
+    // A value that is not text must not be taken for an absent one.
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let first = |name: &str| headers.get(name).map(text).unwrap_or_default();
     let groups: Vec<String> = headers.get_all("impersonate-group").iter().map(text).collect();
@@ -101,7 +105,7 @@ fn wanted(headers: &http::HeaderMap) -> Result<Option<User>, Status> {
         let key = percent_decode(key, false).unwrap_or_else(|| key.to_owned());
         extra.entry(key).or_default().push(text(value));
     }
-    // Where a connection came from is seen, never said.
+    // The remote address comes from the connection, never from a header.
     if extra.contains_key(REMOTE_ADDRESS) {
         return Err(Status::bad_request(format!("{} cannot be impersonated", quoted(REMOTE_ADDRESS))));
     }
@@ -132,30 +136,30 @@ fn go_text(user: &User) -> String {
     format!("&user.DefaultInfo{{Name:{name}, UID:{uid}, Groups:{groups}, Extra:{extra}}}")
 }
 
-/// The node of a user name that a node can have.
+/// The node name in a node's user name.
 fn node_of(user_name: &str) -> Option<&str> {
     let name = user_name.strip_prefix("system:node:")?;
     names::dns1123_subdomain(name).is_empty().then_some(name)
 }
 
-impl Way {
+impl ImpersonationMode {
     fn name(self) -> &'static str {
         match self {
-            Way::AssociatedNode => "associated-node",
-            Way::ArbitraryNode => "arbitrary-node",
-            Way::ServiceAccount => "serviceaccount",
-            Way::UserInfo => "user-info",
-            Way::Plain => "",
+            ImpersonationMode::AssociatedNode => "associated-node",
+            ImpersonationMode::ArbitraryNode => "arbitrary-node",
+            ImpersonationMode::ServiceAccount => "serviceaccount",
+            ImpersonationMode::UserInfo => "user-info",
+            ImpersonationMode::Plain => "",
         }
     }
 
-    /// Whether this way is open at all for someone to become somebody.
+    /// True if this mode applies to a requestor and a wanted user.
     fn applies(self, wanted: &User, requestor: &User) -> bool {
         let only_name = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
         let node = node_of(&wanted.name);
         let account = service_account::split_user_name(&wanted.name);
         match self {
-            Way::AssociatedNode => {
+            ImpersonationMode::AssociatedNode => {
                 let runs_on = match requestor.extra.get(NODE_NAME).map(Vec::as_slice) {
                     Some([node]) => Some(node.as_str()),
                     _ => None,
@@ -163,34 +167,34 @@ impl Way {
                 let is_account = service_account::split_user_name(&requestor.name).is_some();
                 only_name && is_account && node.is_some() && node == runs_on
             }
-            Way::ArbitraryNode => only_name && node.is_some(),
-            Way::ServiceAccount => only_name && account.is_some(),
-            Way::UserInfo => node.is_none() && account.is_none(),
-            Way::Plain => true,
+            ImpersonationMode::ArbitraryNode => only_name && node.is_some(),
+            ImpersonationMode::ServiceAccount => only_name && account.is_some(),
+            ImpersonationMode::UserInfo => node.is_none() && account.is_none(),
+            ImpersonationMode::Plain => true,
         }
     }
 }
 
-/// One way to be somebody, tried.
+/// The check of one mode.
 struct Check<'a> {
     authorizer: &'a Authorizer,
-    way: Way,
+    mode: ImpersonationMode,
     asked: &'a Attributes<'a>,
 }
 
 impl Check<'_> {
     fn is_constrained(&self) -> bool {
-        self.way != Way::Plain
+        self.mode != ImpersonationMode::Plain
     }
 
-    fn become_user(&self, wanted: &User) -> Result<User, Status> {
+    fn impersonate_user(&self, wanted: &User) -> Result<User, Status> {
         if self.is_constrained() {
-            let verb = format!("impersonate-on:{}:{}", self.way.name(), self.asked.verb);
+            let verb = format!("impersonate-on:{}:{}", self.mode.name(), self.asked.verb);
             require(self.authorizer, &Attributes { verb: &verb, ..*self.asked })?;
         }
-        let verb = match self.way {
-            Way::Plain => "impersonate".to_owned(),
-            way => format!("impersonate:{}", way.name()),
+        let verb = match self.mode {
+            ImpersonationMode::Plain => "impersonate".to_owned(),
+            mode => format!("impersonate:{}", mode.name()),
         };
         let mut user = wanted.clone();
         self.check_name(&verb, wanted, &mut user.groups)?;
@@ -213,18 +217,18 @@ impl Check<'_> {
         Attributes { version, ..Attributes::resource(self.asked.user, verb, group, resource) }
     }
 
-    /// The group of users and groups; the plain way is older than theirs.
+    /// The API group of users and groups, which the plain mode does not use.
     fn group(&self) -> &'static str {
         if self.is_constrained() { AUTHENTICATION } else { "" }
     }
 
-    /// The right to the name. Nodes and service accounts have groups of their own.
+    /// Checks the permission for the user name, and sets the groups of nodes and service accounts.
     fn check_name(&self, verb: &str, wanted: &User, groups: &mut Vec<String>) -> Result<(), Status> {
         let plain = self.about(verb, self.group(), "users");
         let node = if self.is_constrained() { node_of(&wanted.name) } else { None };
         let asked = if let Some(node) = node {
             *groups = vec![node::NODES.to_owned()];
-            let name = if self.way == Way::AssociatedNode { "*" } else { node };
+            let name = if self.mode == ImpersonationMode::AssociatedNode { "*" } else { node };
             Attributes { resource: "nodes", name, ..plain }
         } else if let Some((namespace, name)) = service_account::split_user_name(&wanted.name) {
             if wanted.groups.is_empty() {
@@ -284,7 +288,7 @@ fn ensure(groups: &mut Vec<String>, group: &str) {
     }
 }
 
-/// What is wrong with an extra that is to be had in a constrained way.
+/// The error of an extra in a constrained mode, if it is invalid.
 fn unfit_extra(key: &str, values: &[String]) -> Option<String> {
     if key.is_empty() {
         return Some("impersonating the empty string key in extra is not allowed".to_owned());
@@ -299,7 +303,7 @@ fn unfit_extra(key: &str, values: &[String]) -> Option<String> {
     empty.then(|| "impersonating the empty string value in extra is not allowed".to_owned())
 }
 
-/// Keys are paths below a domain, as `acme.io/foo`.
+/// The error of an extra key that is not a path below a domain, such as `acme.io/foo`.
 fn unfit_key(key: &str) -> Option<String> {
     let invalid = |value: &str, why: &str| format!("extra.key: Invalid value: {}: {why}", quoted(value));
     let Some((domain, path)) =

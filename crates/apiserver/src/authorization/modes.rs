@@ -1,4 +1,4 @@
-//! `--authorization-mode`: who is asked, in which order.
+//! `--authorization-mode`: the authorizers and their order.
 
 use corten_api::status::quoted;
 
@@ -11,7 +11,7 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    /// How reasons name it.
+    /// The name in the reasons of decisions.
     pub(super) fn name(self) -> &'static str {
         match self {
             Mode::AlwaysAllow => "alwaysallow",
@@ -22,12 +22,12 @@ impl Mode {
     }
 }
 
-/// The authorizers to ask, in order.
+/// The authorizers in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthorizationModes(Vec<Mode>);
 
 impl AuthorizationModes {
-    /// Reads `Node,RBAC`.
+    /// Parses `Node,RBAC`.
     pub fn parse(text: &str) -> Result<AuthorizationModes, String> {
         let mut modes = Vec::new();
         for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
@@ -71,7 +71,7 @@ mod tests {
     fn modes_keep_their_order() {
         let modes = AuthorizationModes::parse("RBAC,Node").unwrap();
         assert_eq!(modes.iter().collect::<Vec<_>>(), [Mode::Rbac, Mode::Node]);
-        for bad in ["", "rbac", "ABAC", "Webhook", "Node,Node", "Node,Nobody"] {
+        for bad in ["", "rbac", "ABAC", "Webhook", "Node,Node", "Node,Unknown"] {
             assert!(AuthorizationModes::parse(bad).is_err(), "{bad}");
         }
     }

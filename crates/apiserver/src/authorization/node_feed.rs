@@ -1,7 +1,7 @@
-//! Keeps the graph of what nodes need in step with the store.
+//! Updates the node authorizer's graph from the store.
 //!
-//! Pods change all the time and nodes ask rarely, so a change is only noted when it happens (the newest of
-//! each object) and read when the graph is next asked. Nobody who asks misses a change that was noted.
+//! Pods change often and nodes' requests need the graph rarely, so a change is only queued (the newest of each object) and
+//! parsed when the graph is next used. The graph always includes every queued change.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use super::rbac_feed::split_key;
 
-/// The kinds that relate objects to nodes, and where they are stored.
+/// The kinds in the graph, and their key prefixes.
 const KINDS: [(VertexKind, &str); 5] = [
     (VertexKind::Pod, "/registry/pods/"),
     (VertexKind::PersistentVolume, "/registry/persistentvolumes/"),
@@ -31,8 +31,8 @@ struct Shared {
     noted: Mutex<Noted>,
 }
 
-/// What the graph does not know yet. Bounded by what exists: of what the graph never heard of nothing is
-/// kept once it is gone.
+/// A change that is not in the graph yet. The queue is bounded by the existing objects: an object that was never in the
+/// graph leaves no entry when it is deleted.
 #[derive(Default)]
 struct Noted {
     changes: HashMap<Arc<str>, Noting>,
@@ -42,11 +42,11 @@ struct Noted {
 struct Noting {
     kind: VertexKind,
     prefix: &'static str,
-    /// `None` once it is gone.
+    /// `None` after a deletion.
     entry: Option<Arc<Entry>>,
 }
 
-struct Follower {
+struct KindObserver {
     shared: Arc<Shared>,
     kind: VertexKind,
     prefix: &'static str,
@@ -56,26 +56,26 @@ impl NodeFeed {
     pub(super) fn start(store: &Store) -> NodeFeed {
         let feed = NodeFeed::default();
         for (kind, prefix) in KINDS {
-            let follower = Arc::new(Follower { shared: feed.0.clone(), kind, prefix });
+            let observer = Arc::new(KindObserver { shared: feed.0.clone(), kind, prefix });
             let mut noted = feed.0.noted.lock();
-            let (_, entries) = store.observe(prefix, follower);
+            let (_, entries) = store.observe(prefix, observer);
             for entry in entries {
-                noted.note(entry.key.clone(), Noting { kind, prefix, entry: Some(entry) });
+                noted.queue_change(entry.key.clone(), Noting { kind, prefix, entry: Some(entry) });
             }
         }
         feed
     }
 
-    /// The graph with every change in it.
+    /// The graph with all queued changes applied.
     pub(super) fn graph(&self) -> RwLockReadGuard<'_, Graph> {
         let mut noted = self.0.noted.lock();
         if !noted.changes.is_empty() {
-            // Taken before the notes are let go, so that nobody reads in between.
+            // Locked before the queue is unlocked, so that no reader sees the graph without these changes.
             let mut graph = self.0.graph.write();
             let changes = noted.take();
             drop(noted);
             for (key, change) in changes {
-                change.tell(&mut graph, &key);
+                change.update_graph(&mut graph, &key);
             }
         }
         self.0.graph.read()
@@ -83,7 +83,7 @@ impl NodeFeed {
 }
 
 impl Noted {
-    fn note(&mut self, key: Arc<str>, change: Noting) {
+    fn queue_change(&mut self, key: Arc<str>, change: Noting) {
         if change.entry.is_none() && !self.known.contains(&key) {
             self.changes.remove(&key);
         } else {
@@ -103,7 +103,7 @@ impl Noted {
 }
 
 impl Noting {
-    fn tell(&self, graph: &mut Graph, key: &str) {
+    fn update_graph(&self, graph: &mut Graph, key: &str) {
         let (namespace, name) = split_key(key, self.prefix);
         let object: Option<Value> = self.entry.as_ref().and_then(|entry| json::parse(&entry.value).ok());
         match self.kind {
@@ -114,12 +114,12 @@ impl Noting {
     }
 }
 
-impl Observer for Follower {
+impl Observer for KindObserver {
     fn apply(&self, events: &[Arc<Event>], _revision: u64) {
         let mut noted = self.shared.noted.lock();
         for event in events {
             let change = Noting { kind: self.kind, prefix: self.prefix, entry: event.current.clone() };
-            noted.note(event.key.clone(), change);
+            noted.queue_change(event.key.clone(), change);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Keeps the index of roles and bindings in step with the store.
+//! Updates the RBAC index of roles and bindings from the store.
 //!
-//! The store tells of a write before it is acknowledged: whoever has the answer to a write of a role finds
-//! it in force.
+//! The store notifies its observers before it acknowledges a write: a role is in effect when the client has the response to
+//! its write.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 
 type SetObject = fn(&mut Rbac, &str, &str, Option<&corten_api::Value>);
 
-/// Where each kind is stored, and what takes it over.
+/// The key prefix of each kind, and its setter in the index.
 const KINDS: [(&str, SetObject); 4] = [
     ("/registry/clusterroles/", Rbac::set_role),
     ("/registry/roles/", Rbac::set_role),
@@ -22,8 +22,8 @@ const KINDS: [(&str, SetObject); 4] = [
 
 pub(super) struct RbacFeed(Arc<RwLock<Rbac>>);
 
-/// Follows one kind.
-struct Follower {
+/// The observer of one kind.
+struct KindObserver {
     rbac: Arc<RwLock<Rbac>>,
     prefix: &'static str,
     set: SetObject,
@@ -33,12 +33,12 @@ impl RbacFeed {
     pub(super) fn start(store: &Store) -> RbacFeed {
         let rbac = Arc::new(RwLock::new(Rbac::default()));
         for (prefix, set) in KINDS {
-            let follower = Arc::new(Follower { rbac: rbac.clone(), prefix, set });
-            // Held until everything is in: an event that comes meanwhile waits in `apply`.
+            let observer = Arc::new(KindObserver { rbac: rbac.clone(), prefix, set });
+            // Held until all objects are loaded: an event that arrives meanwhile waits in `apply`.
             let mut index = rbac.write();
-            let (_, entries) = store.observe(prefix, follower.clone());
+            let (_, entries) = store.observe(prefix, observer.clone());
             for entry in entries {
-                follower.take(&mut index, &entry.key, Some(&entry));
+                observer.take(&mut index, &entry.key, Some(&entry));
             }
         }
         RbacFeed(rbac)
@@ -49,16 +49,16 @@ impl RbacFeed {
     }
 }
 
-impl Follower {
+impl KindObserver {
     fn take(&self, index: &mut Rbac, key: &str, entry: Option<&Arc<Entry>>) {
         let (namespace, name) = split_key(key, self.prefix);
-        // What cannot be read grants nothing.
+        // An object that cannot be parsed grants nothing.
         let object = entry.and_then(|entry| json::parse(&entry.value).ok());
         (self.set)(index, namespace, name, object.as_ref());
     }
 }
 
-impl Observer for Follower {
+impl Observer for KindObserver {
     fn apply(&self, events: &[Arc<Event>], _revision: u64) {
         let mut index = self.rbac.write();
         for event in events {
@@ -67,7 +67,7 @@ impl Observer for Follower {
     }
 }
 
-/// Namespace, if any, and name of what is stored under a key.
+/// The namespace, if any, and the name in a key.
 pub(super) fn split_key<'k>(key: &'k str, prefix: &str) -> (&'k str, &'k str) {
     let rest = key.strip_prefix(prefix).unwrap_or(key);
     rest.split_once('/').unwrap_or(("", rest))

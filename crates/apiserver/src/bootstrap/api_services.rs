@@ -1,10 +1,9 @@
-//! One API service for every group version that is served here, so that those who ask who serves what find all of it.
-//! Made, and made right again, at the start only; those of versions that are no longer served go, unless somebody else
-//! made them.
+//! One APIService for every served group version. Created and corrected at start only; those of versions that are no longer
+//! served are deleted, unless a user created them.
 
 use std::collections::BTreeSet;
 
-use corten_api::{Value, meta};
+use corten_api::{Str, Value, meta};
 
 use super::{Failure, Kind, Local};
 
@@ -12,8 +11,12 @@ const KIND: Kind =
     Kind { group: "apiregistration.k8s.io", version: "v1", resource: "apiservices", kind: "APIService" };
 
 const AUTO_MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+/// The label of APIServices that are corrected at start.
+const ON_START: &str = "onstart";
+/// The label of APIServices that follow their definitions.
+const ALWAYS: &str = "true";
 
-/// Where a group stands among the groups: the higher, the earlier.
+/// The priority of groups: higher ones are listed first.
 const GROUPS: [(&str, i64); 24] = [
     ("", 18000),
     ("apps", 17800),
@@ -41,7 +44,7 @@ const GROUPS: [(&str, i64); 24] = [
     ("metrics.k8s.io", 100),
 ];
 
-/// Where a version stands in its group, if not where versions like it stand.
+/// The priority of versions in their group, where it differs from the default.
 const VERSIONS: [(&str, &str, i64); 14] = [
     ("", "v1", 1),
     ("autoscaling", "v2", 30),
@@ -62,12 +65,12 @@ const VERSIONS: [(&str, &str, i64); 14] = [
 pub(super) async fn ensure(local: &Local<'_>) -> Result<(), Failure> {
     let Some(cache) = local.cache(&KIND) else { return Ok(()) };
     let wanted =
-        wanted(local.backend().catalog.resources().iter().map(|served| (served.group, served.version)));
+        wanted(local.backend().catalog.built_in().iter().map(|r| (r.group.as_str(), r.version.as_str())));
     let ensured = wanted.iter().map(|object| ensure_one(local, object));
     futures_util::future::try_join_all(ensured).await?;
     let objects = cache.snapshot("", None).objects;
     let gone = objects.iter().filter(|object| {
-        let ours = object.tree().str_at(&["metadata", "labels", AUTO_MANAGED]).is_some();
+        let ours = object.tree().str_at(&["metadata", "labels", AUTO_MANAGED]) == Some(ON_START);
         ours && !wanted.iter().any(|wanted| meta::name(wanted) == object.name)
     });
     let removed = gone.map(|object| local.delete(&KIND, "", &object.name));
@@ -84,7 +87,38 @@ async fn ensure_one(local: &Local<'_>, wanted: &Value) -> Result<(), Failure> {
     }
 }
 
-/// The objects for what is served. What serves the objects themselves has none.
+/// Creates and corrects the APIServices of versions of custom resources, and removes those of the concerned groups whose
+/// versions are gone.
+pub(crate) async fn ensure_custom(
+    local: &Local<'_>,
+    versions: &[(Str, Str)],
+    concerns: impl Fn(&str) -> bool,
+) -> Result<(), Failure> {
+    let Some(cache) = local.cache(&KIND) else { return Ok(()) };
+    let wanted: Vec<Value> = versions.iter().map(|(group, version)| custom(group, version)).collect();
+    let ensured = wanted.iter().map(|object| ensure_one(local, object));
+    futures_util::future::try_join_all(ensured).await?;
+    let names: BTreeSet<&str> = wanted.iter().map(meta::name).collect();
+    let objects = cache.snapshot("", None).objects;
+    let gone = objects.iter().filter(|object| {
+        object.name.split_once('.').is_some_and(|(_, group)| concerns(group))
+            && !names.contains(object.name.as_str())
+            && object.projection.label(AUTO_MANAGED).is_some_and(|managed| managed == ALWAYS)
+    });
+    let removed = gone.map(|object| local.delete(&KIND, "", &object.name));
+    futures_util::future::try_join_all(removed).await.map(|_| ())
+}
+
+/// The APIService of a version of custom resources.
+fn custom(group: &str, version: &str) -> Value {
+    let mut object = object(group, version);
+    object.set(&["metadata", "labels", AUTO_MANAGED], ALWAYS);
+    object.set(&["spec", "groupPriorityMinimum"], 1000);
+    object.set(&["spec", "versionPriority"], 100);
+    object
+}
+
+/// The APIServices of the served versions, without `apiregistration.k8s.io` itself.
 fn wanted<'a>(served: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Value> {
     let versions: BTreeSet<_> = served.filter(|(group, _)| *group != KIND.group).collect();
     versions.into_iter().map(|(group, version)| object(group, version)).collect()
@@ -92,7 +126,7 @@ fn wanted<'a>(served: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Value> {
 
 fn object(group: &str, version: &str) -> Value {
     let mut object = KIND.named("", &format!("{version}.{group}"));
-    object.set(&["metadata", "labels", AUTO_MANAGED], "onstart");
+    object.set(&["metadata", "labels", AUTO_MANAGED], ON_START);
     if !group.is_empty() {
         object.set(&["spec", "group"], group);
     }
@@ -119,7 +153,7 @@ fn usual_priority(version: &str) -> i64 {
     }
 }
 
-/// The object as it ought to be, if it is the server's and is not so. Pure.
+/// The corrected object, if this server manages it and it differs. Pure.
 fn revised(current: &Value, wanted: &Value) -> Option<Value> {
     let ours = current.str_at(&["metadata", "labels", AUTO_MANAGED]).is_some();
     if !ours || current.get("spec") == wanted.get("spec") {
@@ -137,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_version_served_has_one_but_that_of_the_objects_themselves() {
+    fn every_served_version_except_apiregistration_has_an_api_service() {
         let served = [("apps", "v1"), ("apps", "v1"), ("", "v1"), (KIND.group, "v1"), ("autoscaling", "v2")];
         let wanted = wanted(served.into_iter());
         let names: Vec<_> = wanted.iter().map(meta::name).collect();
@@ -155,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_stand_where_versions_like_them_do() {
+    fn versions_have_default_priorities() {
         for (group, version, priority) in [
             ("apps", "v1", 15),
             ("batch", "v1beta1", 9),
@@ -167,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_administrator_took_over_stays() {
+    fn objects_that_an_administrator_manages_stay() {
         let wanted = object("apps", "v1");
         let mut changed = wanted.clone();
         changed.set(&["spec", "versionPriority"], 1);

@@ -1,8 +1,8 @@
-//! Priority levels and flow schemas: which requests share what part of the server, once fair queuing does.
+//! The priority levels and flow schemas of API priority and fairness.
 //!
-//! Mandatory ones are always as they must be. Suggested ones are kept up only as long as their annotation, or
-//! the lack of any edit, says that nobody has taken them over. Those that are no longer among either and
-//! still say that they are the server's are removed.
+//! Mandatory objects are always reconciled. Suggested objects are reconciled only while their annotation, or without one
+//! their generation, shows that no administrator manages them. Objects that are neither any more and are still annotated as
+//! the server's are deleted.
 
 mod objects;
 
@@ -65,7 +65,7 @@ async fn ensure_one(local: &Local<'_>, kind: &Kind, wanted: &Wanted) -> Result<(
     }
 }
 
-/// What the annotation says, if it says anything.
+/// The value of the annotation, if it has one.
 fn auto_update(object: &Value) -> Option<bool> {
     match object.str_at(&["metadata", "annotations", AUTO_UPDATE])? {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -74,7 +74,7 @@ fn auto_update(object: &Value) -> Option<bool> {
     }
 }
 
-/// The object as it ought to be, if it is not. Pure.
+/// The corrected object, if it differs. Pure.
 fn revised(current: &Value, wanted: &Wanted) -> Option<Value> {
     let unedited = meta::generation(current) == 1;
     let ours = wanted.mandatory || auto_update(current).unwrap_or(unedited);
@@ -82,7 +82,7 @@ fn revised(current: &Value, wanted: &Wanted) -> Option<Value> {
     if meta::name(current) == EXEMPT
         && let Some(exempt) = current.at(&["spec", EXEMPT])
     {
-        // How much it lends is the administrator's, even of what is exempt.
+        // The lendable percentage of the exempt level is the administrator's.
         spec.set(&[EXEMPT], exempt.clone());
     }
     let respecify = ours && current.get("spec") != Some(&spec);
@@ -100,7 +100,7 @@ fn revised(current: &Value, wanted: &Wanted) -> Option<Value> {
     Some(revised)
 }
 
-/// Says of every flow schema whether its priority level exists.
+/// Sets the condition Dangling of every flow schema.
 async fn mark_dangling(local: &Local<'_>) -> Result<(), Failure> {
     let objects = local.cache(&SCHEMAS).map(|cache| cache.snapshot("", None).objects).unwrap_or_default();
     let mut marks = Vec::new();
@@ -117,7 +117,7 @@ async fn mark_dangling(local: &Local<'_>) -> Result<(), Failure> {
     futures_util::future::try_join_all(marked).await.map(|_| ())
 }
 
-/// The condition a flow schema ought to have, if it does not have it. Pure.
+/// The condition of a flow schema, if it has to change. Pure.
 fn dangling(schema: &Value, level: &str, exists: bool, now: &str) -> Option<Value> {
     let (status, reason, fact) = match exists {
         true => ("False", "Found", "and it exists"),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_what() {
+    fn suggested_objects_are_updated_until_an_administrator_edits_them() {
         let wanted = |mandatory| Wanted { mandatory, object: level(None, 0, 30) };
         // Annotation, generation, spec, mandatory → shares and annotation after, if anything changes.
         for (annotation, generation, shares, mandatory, after) in [
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_without_a_level() {
+    fn schemas_without_a_level_are_dangling() {
         let first = dangling(&Value::object(), "system", true, "now").unwrap();
         assert_eq!(first.str_at(&["status"]), Some("False"));
         let mut schema = Value::object();

@@ -1,6 +1,6 @@
-//! The `kubernetes` service in `default`: the way to this server from inside the cluster.
+//! The `kubernetes` service in `default`, through which pods reach this server.
 //!
-//! The service is made once and then left alone; its endpoints are kept to where the server really is.
+//! The service is created once and not changed later; its endpoints are reconciled to the server's address.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ const ENDPOINTS: Kind = Kind { group: "", version: "v1", resource: "endpoints", 
 const SLICES: Kind =
     Kind { group: "discovery.k8s.io", version: "v1", resource: "endpointslices", kind: "EndpointSlice" };
 pub(super) const KINDS: &[Kind] = &[SERVICES, ENDPOINTS, SLICES];
-/// What holds the addresses of services.
+/// The kind that allocates the addresses of services.
 pub(super) const ADDRESSES: Kind =
     Kind { group: "networking.k8s.io", version: "v1", resource: "ipaddresses", kind: "IPAddress" };
 
@@ -34,8 +34,8 @@ pub(super) async fn ensure(local: &Local<'_>) -> Result<(), Failure> {
     .map(|_| ())
 }
 
-/// Leaves the service without this server's address.
-pub(super) async fn withdraw(local: &Local<'_>) -> Result<(), Failure> {
+/// Removes this server's address from the endpoints.
+pub(super) async fn remove_endpoint(local: &Local<'_>) -> Result<(), Failure> {
     futures_util::future::try_join(ensure_endpoints(local, None), ensure_slice(local, None)).await.map(|_| ())
 }
 
@@ -57,7 +57,7 @@ async fn ensure_service(local: &Local<'_>) -> Result<(), Failure> {
     local.create(&SERVICES, &service, "").await
 }
 
-/// What differs from what is there is replaced; what is the same is left.
+/// Creates or updates an object if the given fields differ.
 async fn ensure_as(
     local: &Local<'_>,
     kind: &Kind,
@@ -88,7 +88,7 @@ async fn ensure_slice(local: &Local<'_>, at: Option<SocketAddr>) -> Result<(), F
     let wanted = slice(at);
     let current = local.get(&SLICES, NAMESPACE, NAME);
     let kind_of = |slice: &Value| slice.get("addressType").cloned();
-    // The family of a slice is for good.
+    // The address type of a slice is immutable.
     if current.as_ref().is_some_and(|current| kind_of(current) != kind_of(&wanted)) {
         if at.is_none() {
             return Ok(());
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_the_server_is() {
+    fn endpoints_have_the_servers_address() {
         let at: SocketAddr = "192.0.2.2:6443".parse().unwrap();
         let expected = value!([
             {"addresses": [{"ip": "192.0.2.2"}], "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}]},

@@ -1,4 +1,4 @@
-//! The namespaces everything else lives in.
+//! The system namespaces.
 
 use super::{Failure, Kind, Local};
 

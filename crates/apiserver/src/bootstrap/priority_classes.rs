@@ -1,5 +1,4 @@
-//! The priorities of the pods a cluster cannot do without. Made at the start only: afterwards they are the
-//! administrator's.
+//! The priority classes of critical pods. Created at start if missing, and not changed later.
 
 use corten_api::Value;
 

@@ -1,7 +1,6 @@
-//! The range that cluster IPs come from, as an object: `kubernetes`, made from the server's own range.
+//! The default `ServiceCIDR`, named `kubernetes`, with the server's configured ranges.
 //!
-//! Once there it is the cluster's: a server that is started with another range says so and leaves it, but
-//! for a second family, which is added.
+//! An existing one is not changed: a server with other ranges only warns, except that it adds a second family.
 
 use corten_api::{Value, meta, time};
 
@@ -14,16 +13,16 @@ pub(super) const KIND: Kind =
 const NAME: &str = "kubernetes";
 const MANAGER: &str = "kubernetes-service-cidr-controller";
 
-/// What is to be done about the object.
+/// The change of the object.
 #[derive(Debug, PartialEq)]
 enum Action {
     Nothing,
     Create,
     /// Adds the second range.
     Extend,
-    /// Says that it can be used.
+    /// Sets the condition Ready.
     MarkReady,
-    /// It has other ranges than this server was told.
+    /// Its ranges differ from this server's.
     Mismatch,
 }
 
@@ -54,7 +53,7 @@ pub(super) async fn ensure(local: &Local<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Pure.
+/// Decides the change. Pure.
 fn decide(current: Option<&Value>, wanted: &[Value]) -> Action {
     let Some(current) = current else { return Action::Create };
     let cidrs = current.items_at(&["spec", "cidrs"]);
@@ -71,7 +70,7 @@ fn decide(current: Option<&Value>, wanted: &[Value]) -> Action {
     let ready = conditions.find(|condition| condition.str_at(&["type"]) == Some("Ready"));
     match ready.and_then(|condition| condition.str_at(&["status"])) {
         None | Some("Unknown") => Action::MarkReady,
-        // Whoever called it unready had a reason.
+        // A condition that is not true was set for a reason.
         Some(_) => Action::Nothing,
     }
 }
@@ -87,7 +86,7 @@ async fn mark_ready(local: &Local<'_>) -> Result<(), Failure> {
     local.apply_status(&KIND, &object, MANAGER).await
 }
 
-/// Said once, at the start: it does not change while the server runs.
+/// Reports a mismatch, once at start: it does not change while the server runs.
 async fn report(local: &Local<'_>, object: &Value, wanted: &[Value]) {
     if local.server().health.is_ready() {
         return;
@@ -98,7 +97,7 @@ async fn report(local: &Local<'_>, object: &Value, wanted: &[Value]) {
     };
     let found = shown(object.items_at(&["spec", "cidrs"]));
     let wanted = shown(wanted);
-    tracing::warn!(found, wanted, "the cluster's service range is not the one this server was started with");
+    tracing::warn!(found, wanted, "default ServiceCIDR differs from the configured service range");
     let finding = Finding {
         kind: KIND.kind,
         namespace: String::new(),
@@ -119,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_done() {
+    fn actions_by_existing_ranges() {
         let ready = |status: &str| {
             let mut condition = value!({"type": "Ready"});
             condition.set(&["status"], status);

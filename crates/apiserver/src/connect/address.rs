@@ -1,13 +1,14 @@
-//! Where proxied requests may go: to addresses of machines and pods, never to what only this machine can reach.
+//! The addresses that requests may be proxied to: those of machines and pods, never loopback or link-local ones.
 //!
-//! A name is resolved once, here; what was checked is what is dialed, so that a second answer of DNS changes nothing.
+//! A name is resolved once, here; the checked addresses are the ones that are dialed, so that a second DNS response changes
+//! nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use corten_api::Status;
 
-/// Whether requests may be passed on to an address. As upstream, addresses that are global unicast, IPv4 addresses within
-/// IPv6 ones for what they are; besides, in whatever way one is embedded in the other.
+/// True if requests may be proxied to an address. As upstream, global unicast addresses; an IPv4 address in an IPv6 one is
+/// checked itself. Beyond upstream, that holds for every way of embedding.
 pub(super) fn is_proxyable(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => is_global_unicast_v4(address),
@@ -41,7 +42,7 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Where a host is, if all of its addresses may be proxied to.
+/// The addresses of a host, if requests may be proxied to all of them.
 pub(super) async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Status> {
     let found = tokio::net::lookup_host((host, port)).await;
     let found: Vec<SocketAddr> = found.map_err(|error| Status::bad_request(error.to_string()))?.collect();
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_this_machine_can_reach_is_not_proxied() {
+    fn requests_are_not_proxied_to_local_addresses() {
         let table = [
             ("10.0.0.1", true),
             ("2001:db8::1", true),
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_are_resolved_before_they_are_judged() {
+    async fn names_are_resolved_before_they_are_checked() {
         for host in ["localhost", "127.0.0.1", "::1", "::ffff:127.0.0.1"] {
             let refused = resolve(host, 80).await.expect_err(host);
             assert_eq!((refused.code, refused.message.as_str()), (400, "address not allowed"), "{host}");

@@ -1,4 +1,4 @@
-//! Who answers: a host, a port, and whether to speak TLS with it. Each request has a connection of its own.
+//! The backend of a proxied request: a host, a port, and TLS or not. Each request has its own connection.
 
 use std::convert::Infallible;
 use std::io;
@@ -20,21 +20,21 @@ use tokio_rustls::TlsConnector;
 
 const DIAL: Duration = Duration::from_secs(30);
 
-pub(super) type Failure = Box<dyn std::error::Error + Send + Sync>;
-pub(super) type Outgoing = UnsyncBoxBody<Bytes, Failure>;
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Outgoing = UnsyncBoxBody<Bytes, Failure>;
 
 #[derive(Clone)]
-pub(crate) struct Backend {
-    pub(super) host: String,
-    pub(super) port: u16,
-    /// What is dialed; empty for whatever the host resolves to.
-    pub(super) resolved: Vec<SocketAddr>,
-    /// Plain HTTP without.
-    pub(super) tls: Option<Arc<ClientConfig>>,
+pub(crate) struct ProxyBackend {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// The addresses to dial; empty for those that the host resolves to.
+    pub(crate) resolved: Vec<SocketAddr>,
+    /// `None` for plain HTTP.
+    pub(crate) tls: Option<Arc<ClientConfig>>,
 }
 
-impl Backend {
-    /// As a URL has it.
+impl ProxyBackend {
+    /// Host and port as in a URL.
     pub(super) fn authority(&self) -> String {
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),
@@ -46,7 +46,7 @@ impl Backend {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// What is found at a path, as text of a reasonable size.
+    /// The body of a GET request as text, up to a size limit.
     pub(crate) async fn text(&self, path: &str, limit: usize) -> Result<String, String> {
         let body = Empty::new().map_err(|never: Infallible| match never {}).boxed_unsync();
         let request = Request::get(path).body(body).map_err(|error| error.to_string())?;
@@ -56,14 +56,14 @@ impl Backend {
             Limited::new(answer.into_body(), limit).collect().await.map_err(|error| error.to_string())?;
         match code {
             StatusCode::OK => Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned()),
-            code => Err(format!("the answer was {code}")),
+            code => Err(format!("unexpected status {code}")),
         }
     }
 
-    /// Sends a request; the connection lasts for as long as the answer, or what it is upgraded to.
-    pub(super) async fn send(&self, mut request: Request<Outgoing>) -> Result<Response<Incoming>, String> {
+    /// Sends a request; the connection lasts as long as the response or its upgraded session.
+    pub(crate) async fn send(&self, mut request: Request<Outgoing>) -> Result<Response<Incoming>, String> {
         let authority = self.authority();
-        // What is passed on names whom its client asked.
+        // A forwarded request keeps its client's Host header.
         if let Ok(host) = authority.parse() {
             request.headers_mut().entry(header::HOST).or_insert(host);
         }
@@ -75,10 +75,10 @@ impl Backend {
         };
         let stream = match tokio::time::timeout(DIAL, dial).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(format!("dial tcp {authority}: {}", said(&error))),
+            Ok(Err(error)) => return Err(format!("dial tcp {authority}: {}", io_error_message(&error))),
             Err(_) => return Err(format!("dial tcp {authority}: i/o timeout")),
         };
-        // A socket that cannot be tuned still works.
+        // The connection works without this option too.
         let _ = stream.set_nodelay(true);
         let Some(tls) = &self.tls else { return exchange(stream, request).await };
         let name = ServerName::try_from(self.host.clone()).map_err(|error| error.to_string())?;
@@ -99,14 +99,14 @@ async fn exchange(
         .await
         .map_err(|error| error.to_string())?;
     tokio::spawn(async move {
-        // How it ended is told by the answer.
+        // The response reports an error of the connection.
         let _ = connection.with_upgrades().await;
     });
     sender.send_request(request).await.map_err(|error| error.to_string())
 }
 
-/// A failed connection as clients of Go servers know it.
-fn said(error: &io::Error) -> String {
+/// The message of a connection error, as a Go server words it.
+fn io_error_message(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
         io::ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),

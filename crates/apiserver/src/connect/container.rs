@@ -1,8 +1,8 @@
-//! Which container of a pod is meant. Pure.
+//! The container of a pod that a request names. Pure.
 
 use corten_api::{Status, Value};
 
-/// The container that is asked for, or the only one there is.
+/// The requested container, or the pod's only one.
 pub(super) fn choose(pod: &Value, name: &str, asked: &str) -> Result<String, Status> {
     let names = |list: &str| {
         let items = pod.items_at(&["spec", list]).iter();

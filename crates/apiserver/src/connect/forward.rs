@@ -1,4 +1,4 @@
-//! Passes requests and answers on, and joins two connections that were upgraded.
+//! Forwards requests and responses, and joins two upgraded connections.
 
 use bytes::Bytes;
 use corten_api::Status;
@@ -11,13 +11,13 @@ use hyper::body::{Body, Incoming};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 
-use super::backend::{Backend, Failure, Outgoing};
+use super::backend::{Failure, Outgoing, ProxyBackend};
 use crate::body::ResponseBody;
 use crate::respond::Answer;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
-/// A request that is to be passed on.
+/// A request to forward.
 pub(super) struct Sent {
     method: Method,
     headers: HeaderMap,
@@ -51,7 +51,7 @@ impl Sent {
         Sent { method, headers, body: body.boxed_unsync(), upgrade, uri: parts.uri.clone() }
     }
 
-    /// A session: nothing but the upgrade is passed on.
+    /// A session: only the headers of the upgrade are forwarded.
     pub(super) fn session(parts: &Parts, headers: &HeaderMap) -> Sent {
         Sent::new(parts, headers, Empty::new().map_err(|never| match never {}))
     }
@@ -64,47 +64,49 @@ impl Sent {
         &self.method
     }
 
-    /// Whom the client asked.
+    /// The host that the client requested.
     pub(super) fn host(&self) -> &str {
         self.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default()
     }
 
-    /// Says something that the client did not.
-    pub(super) fn say(&mut self, name: HeaderName, value: Option<HeaderValue>) {
+    /// Sets a header that the client did not send.
+    pub(super) fn set_header(&mut self, name: HeaderName, value: Option<HeaderValue>) {
         if let Some(value) = value {
             self.headers.insert(name, value);
         }
     }
 
-    /// Sends it to whoever answers, as a request for another path.
-    pub(super) async fn to(self, backend: &Backend, path: &str) -> Result<Answer, String> {
+    /// Sends the request to a backend, with another path.
+    pub(super) async fn send_to(self, backend: &ProxyBackend, path: &str) -> Result<Answer, String> {
         let mut request = Request::new(self.body);
         *request.method_mut() = self.method;
         *request.uri_mut() = path.parse().map_err(|_| format!("invalid path {path:?}"))?;
         *request.headers_mut() = self.headers;
         let answer = backend.send(request).await?;
         Ok(match self.upgrade {
-            Some(upgrade) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => joined(upgrade, answer),
-            _ => passed(answer),
+            Some(upgrade) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                join_connections(upgrade, answer)
+            }
+            _ => forward_response(answer),
         })
     }
 }
 
-/// Connections' own headers are nobody else's.
+/// Removes hop-by-hop headers.
 fn remove_hops(headers: &mut HeaderMap) {
     for name in [CONNECTION, KEEP_ALIVE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE] {
         headers.remove(name);
     }
 }
 
-/// An answer as it came.
-fn passed(answer: Response<Incoming>) -> Answer {
+/// A response without its hop-by-hop headers.
+fn forward_response(answer: Response<Incoming>) -> Answer {
     let (mut parts, body) = answer.into_parts();
     remove_hops(&mut parts.headers);
     Response::from_parts(parts, streamed(body))
 }
 
-/// A body as it comes. One that breaks off ends.
+/// A body as a stream, which ends if the connection breaks.
 pub(super) fn streamed(body: Incoming) -> ResponseBody {
     let frames = BodyStream::new(body).take_while(|frame| std::future::ready(frame.is_ok()));
     let data = |frame: hyper::body::Frame<Bytes>| frame.into_data().ok();
@@ -112,17 +114,17 @@ pub(super) fn streamed(body: Incoming) -> ResponseBody {
     ResponseBody::Stream(bytes.boxed())
 }
 
-/// Says that the protocol is switched, and lets both ends speak once it is.
-fn joined(client: OnUpgrade, answer: Response<Incoming>) -> Answer {
+/// The response that switches protocols; then bytes are copied in both directions.
+fn join_connections(client: OnUpgrade, answer: Response<Incoming>) -> Answer {
     let (parts, body) = answer.into_parts();
     let server = hyper::upgrade::on(Response::from_parts(parts.clone(), body));
     tokio::spawn(async move {
         let (client, server) = match tokio::try_join!(client, server) {
             Ok(both) => both,
-            Err(error) => return tracing::debug!(%error, "a session could not be upgraded"),
+            Err(err) => return tracing::debug!(%err, "cannot upgrade session"),
         };
         let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
-        // However a session ends, it has ended.
+        // An error ends the session like an ordinary end.
         let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
     });
     let mut switched = Response::new(ResponseBody::Empty);
@@ -131,7 +133,7 @@ fn joined(client: OnUpgrade, answer: Response<Incoming>) -> Answer {
     switched
 }
 
-/// What a session's client hears that asked for none.
+/// The status of a session request without an upgrade.
 pub(super) fn not_upgraded() -> Status {
     Status::bad_request("Upgrade request required")
 }

@@ -1,38 +1,38 @@
-//! Where the kubelet of a node is, and the certificates by which it and this server know each other.
+//! The address of a node's kubelet, and the TLS configuration of connections to kubelets.
 
 use std::sync::Arc;
 
 use corten_api::{Status, Value};
-use corten_pki::{Anybody, ServerPki, pem_certificates};
+use corten_pki::{AcceptAnyCertificate, ServerPki, pem_certificates};
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::{ClientConfig, RootCertStore};
 
-use super::backend::Backend;
+use super::backend::ProxyBackend;
 use crate::call::Call;
 
 const DEFAULT_PORT: i64 = 10250;
-/// Addresses are more likely to be reachable than names.
+/// The order of address types: addresses are more likely to be reachable than names.
 const PREFERRED: [&str; 5] = ["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"];
 
-/// Why kubelets cannot be spoken to.
+/// A failure to configure TLS for kubelet connections.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    #[error("the certificates for speaking to kubelets are not PEM")]
+    #[error("kubelet client certificate or kubelet CA is not PEM")]
     Pem(#[source] corten_pki::Error),
-    #[error("the authority of kubelets cannot be used")]
+    #[error("cannot use kubelet CA")]
     Authority(#[source] rustls::client::VerifierBuilderError),
-    #[error("the certificate for speaking to kubelets cannot be used")]
+    #[error("cannot use kubelet client certificate")]
     Certificate(#[source] rustls::Error),
 }
 
-/// How kubelets are spoken to.
+/// The TLS configuration of connections to kubelets and proxied servers.
 pub(crate) struct Kubelets {
     checked: Arc<ClientConfig>,
-    /// For whoever asks not to have the kubelet's certificate checked.
+    /// For requests with `insecureSkipTLSVerifyBackend`.
     unchecked: Arc<ClientConfig>,
-    /// For what pods and services serve: nobody knows who vouches for them.
-    anybody: Arc<ClientConfig>,
+    /// For servers in pods and behind services, whose CA is unknown.
+    any_certificate: Arc<ClientConfig>,
 }
 
 impl Kubelets {
@@ -43,34 +43,34 @@ impl Kubelets {
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
             .build()
             .map_err(TlsError::Authority)?;
-        let any = Arc::new(Anybody::new(&provider));
+        let any = Arc::new(AcceptAnyCertificate::new(&provider));
         let with_certificate = |verifier| config(&provider, verifier, Some(pki)).map(Arc::new);
         Ok(Kubelets {
             checked: with_certificate(verifier)?,
             unchecked: with_certificate(any.clone())?,
-            anybody: Arc::new(config(&provider, any, None)?),
+            any_certificate: Arc::new(config(&provider, any, None)?),
         })
     }
 
-    pub(super) fn anybody(&self) -> Arc<ClientConfig> {
-        self.anybody.clone()
+    pub(super) fn any_certificate(&self) -> Arc<ClientConfig> {
+        self.any_certificate.clone()
     }
 
-    /// The kubelet that a node says it has; none if it says nothing of one.
-    pub(crate) fn of_node(&self, node: &Value) -> Option<Backend> {
+    /// The kubelet at the address in a node's status, if it has one.
+    pub(crate) fn of_node(&self, node: &Value) -> Option<ProxyBackend> {
         node.int_at(&["status", "daemonEndpoints", "kubeletEndpoint", "Port"]).filter(|port| *port > 0)?;
         let (host, port) = address(node).ok()?;
-        Some(Backend { host, port, resolved: Vec::new(), tls: Some(self.checked.clone()) })
+        Some(ProxyBackend { host, port, resolved: Vec::new(), tls: Some(self.checked.clone()) })
     }
 
     /// The kubelet of a node.
-    pub(super) fn find(&self, call: &Call, node: &str, check: bool) -> Result<Backend, Status> {
+    pub(super) fn find(&self, call: &Call, node: &str, check: bool) -> Result<ProxyBackend, Status> {
         let missing = || Status::not_found("", "nodes", node);
         let nodes = call.backend.catalog.cache("", "nodes").ok_or_else(missing)?;
         let tree = nodes.get("", node).ok_or_else(missing)?.tree();
         let (host, port) = address(&tree).map_err(Status::unexplained)?;
         let tls = if check { &self.checked } else { &self.unchecked };
-        Ok(Backend { host, port, resolved: Vec::new(), tls: Some(tls.clone()) })
+        Ok(ProxyBackend { host, port, resolved: Vec::new(), tls: Some(tls.clone()) })
     }
 }
 
@@ -96,7 +96,7 @@ fn config(
     Ok(config)
 }
 
-/// Where a node says that its kubelet is.
+/// The address and port of the kubelet in a node's status.
 fn address(node: &Value) -> Result<(String, u16), String> {
     let addresses = node.items_at(&["status", "addresses"]);
     let of = |kind: &str| {

@@ -1,4 +1,4 @@
-//! `pods/log`: what a container wrote, as its kubelet reads it.
+//! `pods/log`: the log of a container, from its kubelet.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ use crate::call::Call;
 use crate::request::Query;
 use crate::respond::Answer;
 
-/// How much of a kubelet's refusal is repeated.
+/// The limit of a kubelet's error message in the response.
 const MAX_REFUSAL: usize = 2048;
 
 pub(super) async fn answer(call: &Call) -> Result<Answer, Status> {
@@ -46,12 +46,12 @@ pub(super) async fn answer(call: &Call) -> Result<Answer, Status> {
     };
     let answer = kubelet.send(request).await.map_err(failed)?;
     match answer.status().as_u16() {
-        200..=206 => Ok(shown(answer)),
+        200..=206 => Ok(log_response(answer)),
         code => Err(refused(name, code, answer.into_body()).await),
     }
 }
 
-fn shown(answer: Response<Incoming>) -> Answer {
+fn log_response(answer: Response<Incoming>) -> Answer {
     let mut shown = Response::new(streamed(answer.into_body()));
     let headers = shown.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
@@ -59,7 +59,7 @@ fn shown(answer: Response<Incoming>) -> Answer {
     shown
 }
 
-/// What a client hears of what a kubelet would not show.
+/// The status of an error response of the kubelet.
 async fn refused(name: &str, code: u16, body: Incoming) -> Status {
     let text = match Limited::new(body, MAX_REFUSAL).collect().await {
         Ok(body) => String::from_utf8_lossy(&body.to_bytes()).into_owned(),
@@ -81,7 +81,7 @@ async fn refused(name: &str, code: u16, body: Incoming) -> Status {
     }
 }
 
-/// The options as the kubelet is told them.
+/// The query for the kubelet.
 fn options(query: &Query) -> Result<String, Status> {
     let mut out = String::new();
     let mut add = |key: &str, value: &str| {
@@ -121,7 +121,7 @@ fn since_time(query: &Query) -> Result<Option<jiff::Timestamp>, Status> {
     text.parse().map(Some).map_err(undated)
 }
 
-/// What is wrong with the options, in upstream's words.
+/// The validation errors of the options, as upstream words them.
 fn problems(query: &Query) -> Result<ErrorList, Status> {
     let mut errors = ErrorList::new();
     if let Some(lines) = number(query, "tailLines")?.filter(|lines| *lines < 0) {
@@ -149,16 +149,16 @@ fn problems(query: &Query) -> Result<ErrorList, Status> {
 mod tests {
     use super::*;
 
-    fn told(query: &str) -> String {
+    fn kubelet_query(query: &str) -> String {
         options(&Query::parse(Some(query))).unwrap()
     }
 
     #[test]
-    fn options_are_told() {
-        assert_eq!(told("container=a"), "");
-        assert_eq!(told("follow=true&tailLines=5"), "?follow=true&tailLines=5");
+    fn options_are_sent_to_the_kubelet() {
+        assert_eq!(kubelet_query("container=a"), "");
+        assert_eq!(kubelet_query("follow=true&tailLines=5"), "?follow=true&tailLines=5");
         assert_eq!(
-            told("sinceTime=2020-01-01T00:00:00%2B01:00&previous=1"),
+            kubelet_query("sinceTime=2020-01-01T00:00:00%2B01:00&previous=1"),
             "?previous=true&sinceTime=2019-12-31T23:00:00Z"
         );
     }

@@ -1,7 +1,7 @@
-//! `proxy` of pods, services and nodes: requests to what they serve.
+//! `proxy` of pods, services and nodes: requests to their servers.
 //!
-//! An address is checked and then dialed as it was checked ([`super::address`]). The kubelet's own port is the exception, as
-//! it is for logs and sessions: there the kubelet's certificate says who answers.
+//! The address that was checked is the one that is dialed ([`super::address`]). The kubelet's own port is the exception, as
+//! it is for logs and sessions: there the kubelet's certificate is verified.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,12 +10,12 @@ use http::header::{HeaderName, LOCATION};
 use http::{HeaderValue, Method, Response, StatusCode};
 
 use super::address::{is_proxyable, resolve};
-use super::backend::Backend;
+use super::backend::ProxyBackend;
 use super::forward::Sent;
 use super::links::{self, Place};
 use super::object;
 use crate::body::ResponseBody;
-use crate::call::Call;
+use crate::call::{Backend, Call};
 use crate::random;
 use crate::respond::Answer;
 
@@ -31,34 +31,34 @@ pub(super) async fn answer(call: &Call, sent: Sent) -> Result<Answer, Status> {
         if matches!(*sent.method(), Method::GET | Method::HEAD) && !sent.is_upgrade() {
             return redirect(&sent);
         }
-        return pass(sent, &backend, "/").await;
+        return forward(sent, &backend, "/").await;
     };
     let path = format!("/{path}");
-    pass(sent, &backend, &path).await
+    forward(sent, &backend, &path).await
 }
 
-async fn pass(mut sent: Sent, backend: &Backend, path: &str) -> Result<Answer, Status> {
+async fn forward(mut sent: Sent, backend: &ProxyBackend, path: &str) -> Result<Answer, Status> {
     let query = sent.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let failed = |why| Status::unavailable(format!("error trying to reach service: {why}"));
     let place = (!sent.is_upgrade()).then(|| place(&mut sent, backend, path));
-    let answer = sent.to(backend, &format!("{path}{query}")).await.map_err(failed)?;
+    let answer = sent.send_to(backend, &format!("{path}{query}")).await.map_err(failed)?;
     Ok(match place {
-        Some(place) => links::through(answer, place),
+        Some(place) => links::rewrite_links(answer, place),
         None => answer,
     })
 }
 
-/// Where what is asked for is, as both ends see it. The server is told how its clients see it.
-fn place(sent: &mut Sent, backend: &Backend, path: &str) -> Place {
+/// The location of the response, as both ends see it. Sets the `X-Forwarded-*` headers for the server.
+fn place(sent: &mut Sent, backend: &ProxyBackend, path: &str) -> Place {
     let whole = sent.uri.path();
     let prefix = whole.strip_suffix(path).unwrap_or(whole).to_owned();
     let forwarded = HeaderValue::from_str(whole).ok();
     let asked = sent.host().to_owned();
-    sent.say(FORWARDED_URI, forwarded);
+    sent.set_header(FORWARDED_URI, forwarded);
     Place { prefix, host: backend.authority(), asked }
 }
 
-/// Relative links only work below a directory.
+/// Redirects to the path with a trailing slash: relative links only work below a directory.
 fn redirect(sent: &Sent) -> Result<Answer, Status> {
     let query = sent.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let mut answer = Response::new(ResponseBody::Empty);
@@ -68,7 +68,7 @@ fn redirect(sent: &Sent) -> Result<Answer, Status> {
     Ok(answer)
 }
 
-/// What of a path follows the proxy's own; nothing if not even a slash does.
+/// The part of a path after the proxy's own; `None` without a slash.
 fn rest(path: &str, namespaced: bool) -> Option<&str> {
     // `api/v1/namespaces/N/pods/P/proxy`, or `api/v1/nodes/N/proxy`.
     let own = if namespaced { 7 } else { 5 };
@@ -96,9 +96,9 @@ impl Target<'_> {
         (known && !name.is_empty()).then_some(Target { secure: scheme == "https", name, port })
     }
 
-    fn backend(&self, call: &Call, host: &str, port: u16, resolved: Vec<SocketAddr>) -> Backend {
-        let tls = self.secure.then(|| call.backend.kubelets.anybody());
-        Backend { host: host.to_owned(), port, resolved, tls }
+    fn backend(&self, call: &Call, host: &str, port: u16, resolved: Vec<SocketAddr>) -> ProxyBackend {
+        let tls = self.secure.then(|| call.backend.kubelets.any_certificate());
+        ProxyBackend { host: host.to_owned(), port, resolved, tls }
     }
 
     fn default_port(&self) -> u16 {
@@ -106,7 +106,7 @@ impl Target<'_> {
     }
 }
 
-type Found = Result<Backend, Status>;
+type Found = Result<ProxyBackend, Status>;
 
 fn of_pod(call: &Call) -> Found {
     let asked = &*call.at.name;
@@ -128,7 +128,7 @@ fn first_port(pod: &Value) -> Option<u16> {
     u16::try_from(ports.next()?.int_at(&["containerPort"])?).ok()
 }
 
-/// The address, if requests may be passed on to it.
+/// The address, if requests may be proxied to it.
 fn proxyable(ip: &str) -> Option<IpAddr> {
     ip.parse().ok().filter(|address| is_proxyable(*address))
 }
@@ -164,8 +164,8 @@ fn of_service(call: &Call) -> Found {
     Ok(target.backend(call, &address.ip().to_string(), address.port(), vec![address]))
 }
 
-/// Who may write endpoints may not choose whom this server sends requests to: only to pods of their namespace, at addresses
-/// that these have.
+/// True if an endpoint is a pod of the namespace with the pod's own address. A user who may write endpoints must not be able
+/// to choose other destinations for this server's requests.
 fn is_of_pod(endpoint: &Endpoint, namespace: &str, pod: impl Fn(&str) -> Option<Value>) -> bool {
     let Some((of, name)) = &endpoint.target else { return false };
     let Some(pod) = Some(name).filter(|_| of == namespace).and_then(|name| pod(name)) else { return false };
@@ -173,7 +173,33 @@ fn is_of_pod(endpoint: &Endpoint, namespace: &str, pod: impl Fn(&str) -> Option<
     ips.any(|ip| ip == endpoint.ip)
 }
 
-/// The name of the port of a service that is meant: by name, by number, or the only one.
+/// The ready endpoints of a service's port, for the server's own requests.
+pub(crate) fn service_endpoints(
+    backend: &Backend,
+    namespace: &str,
+    name: &str,
+    port: i64,
+) -> Result<Vec<SocketAddr>, String> {
+    let services = backend.catalog.cache("", "services");
+    let service = services.and_then(|cache| cache.get(namespace, name));
+    let service = service.ok_or_else(|| format!("service {name:?} not found"))?.tree();
+    let port_name = service_port(&service, &port.to_string())
+        .ok_or_else(|| format!("no service port {port} found for service {name:?}"))?;
+    let slices = backend.catalog.cache("discovery.k8s.io", "endpointslices");
+    let slices = slices.map(|cache| cache.snapshot(namespace, None).objects).unwrap_or_default();
+    let ready = ready_endpoints(slices.iter().map(|slice| slice.parsed()), name, &port_name);
+    let address = |endpoint: &Endpoint| Some(SocketAddr::new(endpoint.ip.parse().ok()?, endpoint.port));
+    let mut addresses: Vec<SocketAddr> = ready.iter().filter_map(address).collect();
+    if addresses.is_empty() {
+        return Err(format!("no endpoints available for service {name:?}"));
+    }
+    // Each call begins with another endpoint.
+    let first = usize::try_from(random::below(addresses.len() as u128)).unwrap_or(0);
+    addresses.rotate_left(first);
+    Ok(addresses)
+}
+
+/// The name of the requested port of a service: by name, by number, or the only one.
 fn service_port(service: &Value, asked: &str) -> Option<String> {
     let ports = service.items_at(&["spec", "ports"]);
     let name = |port: &Value| port.str_at(&["name"]).unwrap_or_default().to_owned();
@@ -194,7 +220,7 @@ fn service_port(service: &Value, asked: &str) -> Option<String> {
 struct Endpoint {
     ip: String,
     port: u16,
-    /// The namespace and the name of what it says it is.
+    /// The namespace and name of its target reference.
     target: Option<(String, String)>,
 }
 
@@ -261,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn services_lead_to_ready_endpoints() {
+    fn services_are_proxied_to_ready_endpoints() {
         let service = value!({"spec": {"ports": [{"name": "web", "port": 80}, {"name": "dns", "port": 53}]}});
         assert_eq!(service_port(&service, "80"), Some("web".to_owned()));
         assert_eq!(service_port(&service, "dns"), Some("dns".to_owned()));
@@ -281,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_that_are_no_pods_are_not_proxied_to() {
+    fn endpoints_without_a_pod_are_not_proxied_to() {
         let pods = |name: &str| {
             (name == "p").then(|| value!({"status": {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}}))
         };
@@ -291,14 +317,14 @@ mod tests {
         };
         assert!(check("10.0.0.1", Some(("n", "p"))));
         assert!(check("fd00::1", Some(("n", "p"))));
-        assert!(!check("10.0.0.1", None), "it says not whose it is");
+        assert!(!check("10.0.0.1", None), "an endpoint without a target reference");
         assert!(!check("10.0.0.1", Some(("other", "p"))), "a pod of another namespace");
         assert!(!check("10.0.0.1", Some(("n", "q"))), "no pod");
         assert!(!check("192.0.2.1", Some(("n", "p"))), "not the pod's address");
     }
 
     #[test]
-    fn addresses_that_cannot_be_read_are_not_proxied_to() {
+    fn invalid_addresses_are_not_proxied_to() {
         for ip in ["", "localhost", "127.1", "127.0.0.1", "::ffff:127.0.0.1", "0177.0.0.1"] {
             assert_eq!(proxyable(ip), None, "{ip}");
         }

@@ -1,4 +1,4 @@
-//! `pods/exec`, `pods/attach` and `pods/portforward`: sessions that a client and a kubelet have with each other.
+//! `pods/exec`, `pods/attach` and `pods/portforward`: sessions between a client and a kubelet.
 
 use std::fmt::Write as _;
 
@@ -31,16 +31,16 @@ pub(super) async fn answer(call: &Call, parts: &Parts) -> Result<Answer, Status>
         return Err(forward::not_upgraded());
     }
     let failed = |why| Status::unexplained(format!("error dialing backend: {why}"));
-    sent.to(&kubelet, &path).await.map_err(failed)
+    sent.send_to(&kubelet, &path).await.map_err(failed)
 }
 
-/// What a session carries, as the kubelet is told.
+/// The query for the kubelet: the streams of a session, and its command.
 fn streams(query: &Query, command: bool) -> String {
     let named = [("stdin", "input"), ("stdout", "output"), ("stderr", "error"), ("tty", "tty")];
     let mut out: Vec<String> = named
         .into_iter()
         .filter(|(asked, _)| query.flag(asked))
-        .map(|(_, told)| format!("{told}=1"))
+        .map(|(_, parameter)| format!("{parameter}=1"))
         .collect();
     if command {
         out.extend(query.all("command").map(|word| format!("command={}", escaped(word))));
@@ -57,7 +57,7 @@ fn joined(parts: &[String]) -> String {
     if parts.is_empty() { String::new() } else { format!("?{}", parts.join("&")) }
 }
 
-/// A value as a query carries it.
+/// A value, percent-encoded for a query.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_kubelets_are_told() {
+    fn queries_for_the_kubelet() {
         let query = Query::parse(Some(
             "stdin=true&stdout=1&stderr=false&tty=true&command=sh&command=-c&command=a%26b%20c",
         ));

@@ -1,6 +1,7 @@
-//! `/`, `/api`, `/apis` and what is below them: which groups, versions and resources there are.
+//! Discovery at `/`, `/api`, `/apis` and below: groups, versions and resources.
 
 use corten_api::discovery::{self, AggregatedVersion, Document};
+use corten_api::resources::Resource;
 use corten_api::{Status, Value};
 use http::HeaderMap;
 
@@ -30,13 +31,15 @@ pub(super) fn answer(
     query: &Query,
     headers: &HeaderMap,
 ) -> Result<Answer, Status> {
-    let served = server.backend.catalog.resources();
-    let wanted = negotiate::wanted(headers, query.get("pretty"), false)?;
+    let resources = server.backend.catalog.resources();
+    let served: Vec<&Resource> = resources.iter().map(|resource| &**resource).collect();
+    let served = served.as_slice();
+    let wanted = negotiate::wanted(headers, query.get("pretty"), false, negotiate::Forms::ALL)?;
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     let plain = |value: Value| Ok(respond::tree(200, &value, wanted));
     let known = |value: Option<Value>, group: &str| match value {
         Some(value) => plain(value),
-        None if server.backend.catalog.serves_group(group) => Err(Status::unknown_path()),
+        None if server.backend.catalog.has_built_in_group(group) => Err(Status::unknown_path()),
         None => Ok(respond::text(404, "404 page not found\n")),
     };
     match segments.as_slice() {

@@ -1,10 +1,11 @@
 //! `/healthz`, `/livez` and `/readyz`, with upstream's checks by name.
 //!
-//! A check that stands for a part of start-up passes once the server is ready: everything upstream starts
-//! in hooks is done here before the first request is answered.
+//! A check of a part of start-up passes once the server is ready: the work of upstream's start hooks is done here before the
+//! first request is served.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use corten_serving::metrics::{Exposition, Kind};
 use corten_store::Store;
 
 use crate::request::Query;
@@ -75,7 +76,7 @@ impl Health {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Every path that is answered here.
+    /// All paths of health endpoints.
     pub(super) fn paths() -> impl Iterator<Item = String> {
         ENDPOINTS.into_iter().flat_map(|endpoint| {
             let checks = Self::checks(endpoint).into_iter().map(move |check| format!("/{endpoint}/{check}"));
@@ -86,16 +87,15 @@ impl Health {
     /// The checks as metrics: one gauge per check and endpoint.
     pub(super) fn metrics(&self) -> String {
         let name = "kubernetes_healthcheck";
-        let mut text = format!(
-            "# HELP {name} [STABLE] This metric records the result of a single healthcheck.\n# TYPE {name} gauge\n"
-        );
+        let mut out = Exposition::default();
+        out.family(name, Kind::Gauge, "[STABLE] This metric records the result of a single healthcheck.");
         for endpoint in ENDPOINTS {
             for check in Self::checks(endpoint) {
                 let value = u8::from(self.failure(check).is_none());
-                text.push_str(&format!("{name}{{name={check:?},type={endpoint:?}}} {value}\n"));
+                out.sample(name, &[("name", check), ("type", endpoint)], value);
             }
         }
-        text
+        out.finish()
     }
 
     fn checks(endpoint: &str) -> Vec<&'static str> {
@@ -107,7 +107,7 @@ impl Health {
         first.iter().chain(rest).copied().collect()
     }
 
-    /// Why a check fails, if it does.
+    /// The reason of a failed check; `None` if it passes.
     fn failure(&self, check: &str) -> Option<&'static str> {
         match check {
             "ping" | "log" | "loopback-serving-certificate" => None,

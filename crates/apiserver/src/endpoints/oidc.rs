@@ -1,4 +1,4 @@
-//! What lets others verify service-account tokens: the issuer's configuration and its keys.
+//! OpenID discovery, with which other servers verify service-account tokens: the issuer's configuration and its keys.
 
 use corten_api::{Status, json};
 use corten_auth::authentication::discovery::{self, CONFIGURATION_PATH, KEYS_PATH};
@@ -10,7 +10,7 @@ use crate::respond::{self, Answer};
 
 const KEY_SET: &str = "application/jwk-set+json";
 
-/// Answers one of the two paths; an issuer that nobody could ask has neither.
+/// Handles one of the two paths; an issuer that is not a URL has neither.
 pub(super) fn answer(
     server: &Server,
     method: &Method,

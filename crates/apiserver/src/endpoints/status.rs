@@ -1,11 +1,11 @@
-//! `/statusz` and `/flagz`: what this server is and how it was started, for people.
+//! `/statusz` and `/flagz`: version, uptime and flags of this server, for people.
 
 use crate::{Server, version};
 
 const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
                        guarantees and is for debugging purposes only.";
 
-/// When it was started, how long ago, and which version it is.
+/// The start time, uptime and version.
 pub(super) fn page(server: &Server) -> String {
     let up = server.started_at.elapsed().as_secs();
     let started = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(up as i64);

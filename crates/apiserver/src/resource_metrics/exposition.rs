@@ -1,4 +1,4 @@
-//! What a kubelet's `/metrics/resource` says, line by line. What cannot be read is passed over.
+//! Parser of a kubelet's `/metrics/resource`, line by line. Invalid lines are skipped.
 
 use jiff::Timestamp;
 
@@ -18,7 +18,7 @@ impl Sample<'_> {
     }
 }
 
-/// Takes in what the kubelet of a node tells. Who is told of only in part is left out.
+/// Adds the samples of a node's kubelet to a batch. Containers with incomplete samples are left out.
 pub(super) fn read(node: &str, text: &str, batch: &mut Batch) {
     let mut own = Found::default();
     let mut pods: std::collections::BTreeMap<(String, String, String), Found> = Default::default();
@@ -103,7 +103,7 @@ fn sample(line: &str) -> Option<Sample<'_>> {
     Some(Sample { name: name.trim(), labels, value, at })
 }
 
-/// Reads `a="b",c="d"}` and what follows.
+/// Parses `a="b",c="d"}`; returns the labels and the rest.
 fn labels(mut rest: &str) -> Option<(Vec<(&str, String)>, &str)> {
     let mut found = Vec::new();
     loop {

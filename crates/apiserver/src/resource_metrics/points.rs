@@ -1,4 +1,4 @@
-//! What was told at two times, and what that says of the time between them.
+//! The samples of two scrapes, and the usage between them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use corten_api::quantity::{Format, Quantity};
 use corten_api::{Map, Value};
 use jiff::Timestamp;
 
-/// A container that runs for less than this is not known well enough by its start alone.
+/// The minimum run time of a container that is measured from its start alone.
 const LEAST_RUN: Duration = Duration::from_secs(10);
 
-/// What was told of somebody at one time.
+/// The sample of a node or container at one time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Point {
     pub(super) at: Timestamp,
-    /// When it began; never, for nodes.
+    /// The start time; `None` for nodes.
     pub(super) started: Option<Timestamp>,
     /// Seconds of CPU time since then.
     pub(super) cpu: f64,
@@ -26,21 +26,21 @@ pub(super) struct Point {
 pub(super) type PodName = (String, String);
 type Containers = BTreeMap<String, Point>;
 
-/// What all kubelets told in one round.
+/// The samples of all kubelets in one scrape.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Batch {
     pub(super) nodes: BTreeMap<String, Point>,
     pub(super) pods: BTreeMap<PodName, Containers>,
 }
 
-/// The last round, and for each the point before that.
+/// The last scrape, and for each node and container the sample before it.
 #[derive(Debug, Default)]
 pub(crate) struct Points {
     last: Batch,
     before: Batch,
 }
 
-/// What somebody used between two points.
+/// The usage of a node or container between two samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Used {
     pub(super) at: Timestamp,
@@ -70,7 +70,7 @@ impl Used {
 }
 
 impl Points {
-    /// Takes in a round. One that comes early, for the sake of a new node, only counts for what is new.
+    /// Adds a scrape. An early one, because of a new node, counts only for new nodes and containers.
     pub(super) fn take(&mut self, batch: Batch, early: bool) {
         let mut before = Batch::default();
         for (node, point) in &batch.nodes {
@@ -96,7 +96,7 @@ impl Points {
         Used::between(*self.before.nodes.get(name)?, *self.last.nodes.get(name)?)
     }
 
-    /// Every container of a pod; nothing if one of them is not known.
+    /// The usage of every container of a pod; `None` if one is missing.
     pub(super) fn of_pod(&self, namespace: &str, name: &str) -> Option<Vec<(String, Used)>> {
         let pod = (namespace.to_owned(), name.to_owned());
         let before = self.before.pods.get(&pod)?;
@@ -109,7 +109,7 @@ impl Points {
     }
 }
 
-/// What was known of somebody before a new point came.
+/// The samples of a node or container before a new one.
 struct Known<'a> {
     last: Option<&'a Point>,
     before: Option<&'a Point>,
@@ -117,7 +117,7 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// The point to compare a new one with.
+    /// The sample to compare a new one with.
     fn before(&self, new: &Point) -> Option<Point> {
         if let Some(started) = new.started {
             let ran = span(started, new.at);

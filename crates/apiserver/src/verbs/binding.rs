@@ -12,7 +12,7 @@ use crate::admission::{self, Write};
 use crate::call::Call;
 use crate::respond::{self, Answer};
 
-/// Annotations that once described init containers, and are never stored any more.
+/// Annotations that described init containers in old versions and are no longer stored.
 const DROPPED_ANNOTATIONS: [&str; 4] = [
     "pod.alpha.kubernetes.io/init-container-statuses",
     "pod.alpha.kubernetes.io/init-containers",
@@ -35,7 +35,7 @@ pub(crate) async fn bind(call: &mut Call) -> Result<Answer, Status> {
     }
     admission::validate(call, write, Some(&binding)).await?;
     for _ in 0..RACE_RETRIES {
-        let current = current(call)?;
+        let current = current(call).await?;
         check_preconditions(call, &binding, &current.tree, &current.object.key)?;
         check_unbound(&current.tree)
             .map_err(|why| Status::conflict("", "pods/binding", &call.at.name, why))?;
@@ -50,7 +50,7 @@ pub(crate) async fn bind(call: &mut Call) -> Result<Answer, Status> {
     Err(call.stale())
 }
 
-/// Upstream answers these errors bare, without making them a refusal of its own.
+/// Validates a binding. As upstream, the errors are not wrapped in an `Invalid` status.
 fn validate(binding: &Value) -> Result<(), Status> {
     let kind = binding.str_at(&["target", "kind"]).unwrap_or_default();
     let node = binding.str_at(&["target", "name"]).unwrap_or_default();
@@ -68,7 +68,7 @@ fn validate(binding: &Value) -> Result<(), Status> {
     if errors.is_empty() { Ok(()) } else { Err(Status::unexplained(errors.summary())) }
 }
 
-/// A binding is for the pod its uid and resourceVersion name, if it names them.
+/// Checks the binding's uid and resourceVersion against the pod, if the binding has them.
 fn check_preconditions(call: &Call, binding: &Value, pod: &Value, key: &str) -> Result<(), Status> {
     let pairs = [
         ("UID", meta::uid(binding), meta::uid(pod)),
@@ -99,7 +99,7 @@ fn check_unbound(pod: &Value) -> Result<(), String> {
     }
 }
 
-/// The pod on its node, with what the binding says of it.
+/// The pod with its node, and with the binding's labels and annotations.
 fn bound(pod: &Value, binding: &Value, now: &str) -> Result<Value, Status> {
     let mut pod = pod.clone();
     pod.set(&["spec", "nodeName"], binding.str_at(&["target", "name"]).unwrap_or_default());
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_binding_brings() {
+    fn a_binding_sets_node_labels_and_annotations() {
         let pod = value!({
             "metadata": {"name": "p", "labels": {"app": "x", "z": "1"}},
             "status": {"nominatedNodeName": "n0", "conditions": [
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_bound() {
+    fn pods_that_cannot_be_bound_are_refused() {
         let refused = |pod: Value| check_unbound(&pod).unwrap_err();
         assert_eq!(
             refused(value!({"metadata": {"name": "p"}, "spec": {"nodeName": "n"}})),

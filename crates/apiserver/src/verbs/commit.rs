@@ -1,11 +1,10 @@
-//! Writing objects to the store and removing them, each together with what belongs to it.
+//! Writing objects to the store and removing them, each in one transaction with its allocations.
 
 use std::any::Any;
 use std::sync::Arc;
 
 use corten_api::{Value, encoded};
 use corten_store::{Entry, Error as StoreError, Expect, NewValue, Op, Txn};
-use parking_lot::Mutex;
 
 use super::write::RACE_RETRIES;
 use crate::allocation;
@@ -13,28 +12,27 @@ use crate::cache::Cache;
 use crate::call::Call;
 use crate::object::{Object, Projection, Written};
 
-/// What is written together with an object, or not at all.
+/// The operations that are committed in one transaction with an object.
 #[derive(Default)]
 pub(crate) struct Companions {
     pub(crate) ops: Vec<Op>,
-    /// Kept until the write is decided.
+    /// Guards that are held until the transaction has ended.
     pub(crate) held: Vec<Box<dyn Any + Send>>,
 }
 
-/// Whether a write failed because of what goes with the object rather than the object itself: then it is to
-/// be decided again.
+/// True if a write failed because of a companion rather than the object itself: then the allocation is decided again.
 pub(super) fn is_companion_conflict(error: &StoreError) -> bool {
     matches!(error, StoreError::Conflict { op, .. } if *op > 0)
 }
 
-/// Removes an object as it was read, and gives back what it holds.
+/// Removes an object if it is unchanged, and releases its allocations.
 pub(crate) async fn remove(call: &Call, current: &Object) -> Result<(), StoreError> {
     let (key, expect) = (current.key.clone(), Expect::ModRevision(current.revision));
     end(call, current, Op::Delete { key, expect }).await?;
     Ok(())
 }
 
-/// Writes a last state of an object, which everybody sees, removes it and gives back what it holds.
+/// Writes the last state of an object, which watchers see, removes the object and releases its allocations.
 pub(super) async fn retire(
     call: &Call,
     cache: &Cache,
@@ -47,7 +45,7 @@ pub(super) async fn retire(
 }
 
 async fn end(call: &Call, current: &Object, op: Op) -> Result<Option<Arc<Entry>>, StoreError> {
-    // Only what holds something can have to be tried again.
+    // Only releasing allocations can conflict with another write.
     let retries = if allocation::concerns(call) { RACE_RETRIES } else { 0 };
     for _ in 0..retries {
         match commit(call, op.clone(), allocation::release(call, current).await).await {
@@ -69,7 +67,7 @@ pub(crate) async fn put(
     put_with(call, cache, key, expect, object, Companions::default()).await
 }
 
-/// Writes an object in its stored form and what belongs to it.
+/// Writes an object in its stored form and its companions.
 pub(super) async fn put_with(
     call: &Call,
     cache: &Cache,
@@ -85,19 +83,20 @@ pub(super) async fn put_with(
     commit(call, op, companions).await?.ok_or(StoreError::Closed)
 }
 
-/// The write of an object that lives until it is removed.
+/// The write of an object without a lease.
 pub(crate) fn put_op(cache: &Cache, key: Arc<str>, expect: Expect, object: Value) -> Op {
     Op::Put { key, expect, value: new_value(cache, object), lease: None }
 }
 
-/// What is stored of an object in its stored form.
+/// The store value of an object in its stored form.
 pub(crate) fn new_value(cache: &Cache, object: Value) -> NewValue {
-    let text = encoded::encode(&object, cache.form.kind, &cache.form.api_version);
-    let projection = Arc::new(Projection::of(&object, cache.form.rules));
+    let text = encoded::encode(&object, &cache.form.kind, &cache.form.api_version);
+    let projection = Arc::new(Projection::of(&object, &cache.form));
     let written = Written {
+        form: cache.form.id,
         revision_at: u32::try_from(text.revision_at).unwrap_or_default(),
         projection,
-        tree: Mutex::new(cache.keep(object)),
+        tree: cache.written_tree(object),
     };
     NewValue { bytes: text.bytes, revision_at: Some(text.revision_at), note: Some(Arc::new(written)) }
 }

@@ -1,8 +1,8 @@
 //! `delete` and `deletecollection`.
 //!
-//! An object goes at once unless something holds it: a grace period (pods), finalizers, or a propagation
-//! policy that the garbage collector must carry out first. Held objects get their deletion time and are
-//! removed by the update that lets the last hold go.
+//! An object is removed at once unless it has a grace period (pods), finalizers, or a propagation policy that the garbage
+//! collector must carry out first. Then it gets a deletionTimestamp, and the update that removes the last finalizer removes
+//! the object.
 
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use super::write::RACE_RETRIES;
 use super::{commit, list, write};
 use crate::admission::{self, Write};
 use crate::call::{self, Call};
+use crate::crd;
 use crate::decode;
 use crate::negotiate::{self, Format};
 use crate::object::Object;
@@ -25,7 +26,9 @@ use crate::respond::{self, Answer};
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// What a client says about a deletion.
+const IGNORE_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+
+/// The delete options of a request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct DeleteOptions {
     grace: Option<i64>,
@@ -34,6 +37,8 @@ pub(crate) struct DeleteOptions {
     uid: Option<String>,
     pub(super) resource_version: Option<String>,
     pub(super) dry_run: bool,
+    /// Requests the deletion of an object that cannot be read from the storage.
+    ignore_read_error: bool,
 }
 
 impl DeleteOptions {
@@ -51,6 +56,7 @@ impl DeleteOptions {
             propagation: query.get("propagationPolicy").map(str::to_owned),
             orphan_dependents: query.get("orphanDependents").map(|_| query.flag("orphanDependents")),
             dry_run: call::dry_run(query.all("dryRun"), "DeleteOptions")?,
+            ignore_read_error: query.flag(IGNORE_READ_ERROR),
             ..DeleteOptions::default()
         })
     }
@@ -75,7 +81,11 @@ impl DeleteOptions {
         }
         let kind = meta::kind(&tree).to_owned();
         if !matches!(kind.as_str(), "" | "DeleteOptions") {
-            return Err(Status::bad_request(decode::unregistered(&kind, meta::api_version(&tree))));
+            let api_version = match meta::api_version(&tree) {
+                "" => "meta.k8s.io/v1",
+                given => given,
+            };
+            return Err(Status::bad_request(decode::unregistered(&kind, api_version)));
         }
         conform(&mut tree, &schema, Extent::Whole, &mut Vec::new()).map_err(|e| unreadable(&e))?;
         let mut options = Self::read_tree(&tree)?;
@@ -83,12 +93,12 @@ impl DeleteOptions {
         Ok(options)
     }
 
-    /// No wishes.
+    /// Default options.
     pub(super) fn plain(dry_run: bool) -> DeleteOptions {
         DeleteOptions { dry_run, ..DeleteOptions::default() }
     }
 
-    /// From the options in a body or in another object, not yet validated.
+    /// From the tree of a body or of a field in another object, not yet validated.
     pub(super) fn read_tree(tree: &Value) -> Result<DeleteOptions, Status> {
         let text = |path: &[&str]| tree.str_at(path).map(str::to_owned);
         let dry_run = tree.items_at(&["dryRun"]).iter().filter_map(Value::as_str);
@@ -99,6 +109,7 @@ impl DeleteOptions {
             uid: text(&["preconditions", "uid"]),
             resource_version: text(&["preconditions", "resourceVersion"]),
             dry_run: call::dry_run(dry_run, "DeleteOptions")?,
+            ignore_read_error: tree.bool_at(&[IGNORE_READ_ERROR]) == Some(true),
         })
     }
 
@@ -127,12 +138,12 @@ impl DeleteOptions {
         }
     }
 
-    /// Whether the object is the one that was meant.
+    /// Checks the preconditions against the object.
     pub(super) fn check(&self, call: &Call, object: &Value) -> Result<(), Status> {
         let refuse = |why: String| {
             Err(Status::conflict(call.served.group(), call.served.kind(), meta::name(object), why))
         };
-        // What is deleted in two steps is checked by another hand, with other words.
+        // Upstream checks kinds that are deleted in two steps elsewhere, with another message.
         if matches!(call.served.kind(), "Namespace" | "CustomResourceDefinition")
             && let Some(uid) = &self.uid
             && uid != meta::uid(object)
@@ -160,23 +171,29 @@ impl DeleteOptions {
     }
 }
 
-/// What is to be done about one object.
+/// The effect of a deletion on one object.
 #[derive(Debug, PartialEq)]
-enum Fate {
-    /// It goes now.
+enum Effect {
+    /// It is removed now.
     Remove,
-    /// It goes now, after everybody has seen it marked.
+    /// It is removed now, after watchers have seen its deletionTimestamp.
     MarkAndRemove(Value),
-    /// It is marked and stays until its holds are gone.
+    /// It gets a deletionTimestamp and stays until its grace period or finalizers have ended.
     Hold(Value),
-    /// It is marked already; nothing changes.
+    /// It has a deletionTimestamp already; nothing changes.
     Pending,
 }
 
-/// Decides what becomes of an object. Pure.
-fn fate(call: &Call, object: &Value, options: &DeleteOptions) -> Fate {
+/// Decides the effect of a deletion. Pure.
+fn effect(call: &Call, object: &Value, options: &DeleteOptions) -> Effect {
     if call.served.is_namespaces() {
-        return namespace_fate(call, object, options);
+        return namespace_effect(call, object, options);
+    }
+    if call.served.group() == crd::GROUP && call.served.name() == crd::RESOURCE && !meta::is_deleting(object)
+    {
+        let mut marked = object.clone();
+        crd::mark_deleted(&mut marked, &time::format(call.now));
+        return Effect::Hold(marked);
     }
     let rules = call.served.rules;
     let mut new = object.clone();
@@ -190,18 +207,22 @@ fn fate(call: &Call, object: &Value, options: &DeleteOptions) -> Fate {
         // A running grace period can only be shortened.
         match requested {
             Some(asked) if asked < pending_grace => grace = asked,
-            _ => return Fate::Pending,
+            _ => return Effect::Pending,
         }
     }
     mark(&mut new, &finalizers, call, grace, pending_grace);
     if grace == 0 && finalizers.is_empty() {
-        return if graceful.is_some() && new != *object { Fate::MarkAndRemove(new) } else { Fate::Remove };
+        return if graceful.is_some() && new != *object {
+            Effect::MarkAndRemove(new)
+        } else {
+            Effect::Remove
+        };
     }
-    if new == *object { Fate::Pending } else { Fate::Hold(new) }
+    if new == *object { Effect::Pending } else { Effect::Hold(new) }
 }
 
-/// A namespace is marked first, and goes once its content and its own finalizers are gone.
-fn namespace_fate(call: &Call, object: &Value, options: &DeleteOptions) -> Fate {
+/// A namespace first gets a deletionTimestamp, and is removed once its content and its finalizers are gone.
+fn namespace_effect(call: &Call, object: &Value, options: &DeleteOptions) -> Effect {
     if !meta::is_deleting(object) {
         let mut new = object.clone();
         let finalizers = wanted_finalizers(object, options, call.served.rules.garbage_collection);
@@ -210,11 +231,11 @@ fn namespace_fate(call: &Call, object: &Value, options: &DeleteOptions) -> Fate 
         }
         new.set(&["metadata", "deletionTimestamp"], time::format(call.now));
         new.set(&["status", "phase"], "Terminating");
-        return Fate::Hold(new);
+        return Effect::Hold(new);
     }
     let held =
         !object.items_at(&["spec", "finalizers"]).is_empty() || meta::finalizers(object).next().is_some();
-    if held { Fate::Pending } else { Fate::Remove }
+    if held { Effect::Pending } else { Effect::Remove }
 }
 
 /// Sets the deletion time, grace period and finalizers.
@@ -240,7 +261,7 @@ fn mark(new: &mut Value, finalizers: &[Value], call: &Call, grace: i64, pending_
     }
 }
 
-/// The finalizers an object has once the propagation policy is among them.
+/// The finalizers of an object, including the one of the propagation policy.
 fn wanted_finalizers(object: &Value, options: &DeleteOptions, default: GarbageCollection) -> Vec<Value> {
     let has = |name: &str| meta::finalizers(object).any(|f| f == name);
     let policy = match (options.orphan_dependents, options.propagation.as_deref()) {
@@ -263,9 +284,9 @@ pub(crate) async fn delete(call: &mut Call) -> Result<Answer, Status> {
     warn_of_orphans(call, &options);
     let (outcome, current) = delete_named(call, &options).await?;
     match outcome {
-        Outcome::Kept(text) => respond::object(200, &call.served, &text, wanted, &call.table_query()?),
+        Outcome::Kept(text) => respond::object(200, call, &text, wanted).await,
         Outcome::Removed(text) if call.served.rules.delete_returns_object => {
-            respond::object(200, &call.served, &text, wanted, &call.table_query()?)
+            respond::object(200, call, &text, wanted).await
         }
         Outcome::Removed(_) => {
             let details = Details {
@@ -280,7 +301,7 @@ pub(crate) async fn delete(call: &mut Call) -> Result<Answer, Status> {
     }
 }
 
-/// Deletes the object a request is about; how that went, and what it was, comes back.
+/// Deletes the object that a request names. Returns the outcome and the object.
 pub(super) async fn delete_named(
     call: &mut Call,
     options: &DeleteOptions,
@@ -295,7 +316,7 @@ pub(super) async fn delete_named(
     Err(call.stale())
 }
 
-/// Jobs leave their pods behind unless told otherwise, which surprises people.
+/// Warns that deleting a Job orphans its pods by default, which is unexpected.
 fn warn_of_orphans(call: &mut Call, options: &DeleteOptions) {
     let unsaid = options.propagation.is_none() && options.orphan_dependents.is_none();
     if unsaid
@@ -323,27 +344,37 @@ async fn delete_object(
     options: &DeleteOptions,
 ) -> Result<Option<Outcome>, Status> {
     let object = current.tree();
+    if options.ignore_read_error {
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: unsafe deletion is not \
+             allowed because the object is decodable from storage",
+            current.key
+        );
+        return Err(Status::conflict(call.served.group(), call.served.name(), &call.at.name, why));
+    }
     options.check(call, &object)?;
-    admission::validate(call, Write::delete(&object, options.dry_run), None).await?;
-    match fate(call, &object, options) {
-        Fate::Pending => Ok(Some(Outcome::Kept(current.json.clone()))),
-        Fate::Remove if options.dry_run => Ok(Some(Outcome::Removed(current.json.clone()))),
-        Fate::MarkAndRemove(marked) if options.dry_run => {
+    let shown = crd::to_served(call, object.clone()).await?;
+    admission::validate(call, Write::delete(&shown, options.dry_run), None).await?;
+    let object = crd::to_stored(call, object).await?;
+    match effect(call, &object, options) {
+        Effect::Pending => Ok(Some(Outcome::Kept(current.json.clone()))),
+        Effect::Remove if options.dry_run => Ok(Some(Outcome::Removed(current.json.clone()))),
+        Effect::MarkAndRemove(marked) if options.dry_run => {
             Ok(Some(Outcome::Removed(write::unwritten(cache, &marked))))
         }
-        Fate::Hold(marked) if options.dry_run => Ok(Some(Outcome::Kept(write::unwritten(cache, &marked)))),
-        Fate::Remove => match commit::remove(call, current).await {
+        Effect::Hold(marked) if options.dry_run => Ok(Some(Outcome::Kept(write::unwritten(cache, &marked)))),
+        Effect::Remove => match commit::remove(call, current).await {
             Ok(()) => Ok(Some(Outcome::Removed(current.json.clone()))),
             Err(StoreError::Conflict { current: None, .. }) => Err(call.not_found()),
             Err(StoreError::Conflict { .. }) => Ok(None),
             Err(error) => Err(write::store_failure(error)),
         },
-        Fate::MarkAndRemove(marked) => match commit::retire(call, cache, current, marked).await {
+        Effect::MarkAndRemove(marked) => match commit::retire(call, cache, current, marked).await {
             Ok(last) => Ok(Some(Outcome::Removed(last.value.clone()))),
             Err(StoreError::Conflict { .. }) => Ok(None),
             Err(error) => Err(write::store_failure(error)),
         },
-        Fate::Hold(marked) => {
+        Effect::Hold(marked) => {
             let expect = Expect::ModRevision(current.revision);
             match commit::put(call, cache, current.key.clone(), expect, marked).await {
                 Ok(entry) => Ok(Some(Outcome::Kept(entry.value.clone()))),
@@ -354,13 +385,15 @@ async fn delete_object(
     }
 }
 
-/// Deletes everything a list with the same parameters would show.
+/// Deletes all objects that a list with the same parameters contains.
 pub(crate) async fn delete_collection(call: &mut Call) -> Result<Answer, Status> {
     let options = DeleteOptions::read(call)?;
-    let wanted = negotiate::wanted(&call.headers, call.query.get("pretty"), true)?;
+    let wanted = call.wanted_list()?;
     let cache = list::cache(call)?.clone();
-    let (targets, list_meta) = list::select(call).await?;
+    let (mut targets, list_meta) = list::select(call).await?;
     for target in &targets {
+        // A dry run waits for nothing else.
+        tokio::task::yield_now().await;
         call.at.name = target.name.clone();
         call.at.namespace = target.namespace.clone();
         let mut current = Some(target.clone());
@@ -373,5 +406,17 @@ pub(crate) async fn delete_collection(call: &mut Call) -> Result<Answer, Status>
             }
         }
     }
-    respond::list(&call.served, targets, &list_meta, wanted, &call.table_query()?, None)
+    let (served, query) = (call.served.clone(), call.table_query()?);
+    if served.converter.is_some() && !served.sends_stored_text() {
+        targets = crd::convert_all(&call.backend, &served, targets).await?;
+    }
+    if !list::is_large(&targets) || respond::is_sent_as_kept(&served, wanted, None) {
+        return respond::list(&served, targets, &list_meta, wanted, &query, None);
+    }
+    if let Some(answer) = respond::rendered_list(&served, &targets, &list_meta, wanted, &query, None) {
+        return Ok(answer);
+    }
+    // Not in line with large requests: this one may have a place there already.
+    let respond = move || respond::list(&served, targets, &list_meta, wanted, &query, None);
+    tokio::task::spawn_blocking(respond).await.map_err(Status::internal)?
 }

@@ -1,7 +1,7 @@
-//! `eviction`: deletes a pod if its disruption budget allows it, and takes the disruption from the budget.
+//! `eviction`: deletes a pod if its disruption budget allows it, and counts the disruption against the budget.
 //!
-//! The budget is written before the pod is deleted, and only if it is still the one the decision was made on:
-//! however many evict at once, no more pods go than it allows.
+//! The budget is written before the pod is deleted, and only if it is unchanged since the decision: concurrent evictions
+//! never delete more pods than it allows.
 
 use corten_api::status::{Cause, ErrorList};
 use corten_api::{Status, Value, managed, meta, status, time};
@@ -16,9 +16,9 @@ use crate::call::Call;
 use crate::respond::{self, Answer};
 
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
-/// More pods than this that were let go and are still there mean that nobody minds the budget.
+/// The limit of `disruptedPods`: more entries mean that no disruption controller reconciles the budget.
 const MAX_DISRUPTED_PODS: usize = 2000;
-/// How often an eviction that lost a race is decided again: as many as may reasonably evict at once.
+/// The retries of an eviction after conflicts: the number of concurrent evictions to expect.
 const RETRIES: usize = 256;
 
 pub(super) async fn evict(call: &mut Call) -> Result<Answer, Status> {
@@ -32,19 +32,19 @@ pub(super) async fn evict(call: &mut Call) -> Result<Answer, Status> {
     }
     let options = options(call, &eviction)?;
     admission::validate(call, write, Some(&eviction)).await?;
-    if !evict_unguarded(call, &options).await? {
-        evict_guarded(call, &options).await?;
+    if !evict_unprotected(call, &options).await? {
+        evict_protected(call, &options).await?;
     }
     Ok(respond::tree(201, &status::created(), wanted))
 }
 
-/// Both versions of an eviction are the same thing.
+/// Decodes the eviction; both versions are equal.
 fn decode(call: &mut Call) -> Result<Value, Status> {
     decode_as(call, "policy", "v1", "Eviction")
         .or_else(|refused| decode_as(call, "policy", "v1beta1", "Eviction").map_err(|_| refused))
 }
 
-/// How the pod is to be deleted. A dry run may be asked for in the request or in its body.
+/// The delete options of the pod. A dry run may be requested in the query or in the body.
 fn options(call: &Call, eviction: &Value) -> Result<DeleteOptions, Status> {
     let dry_run = call.dry_run("CreateOptions")?;
     let Some(given) = eviction.get("deleteOptions").filter(|given| !given.is_null()) else {
@@ -71,13 +71,13 @@ fn options(call: &Call, eviction: &Value) -> Result<DeleteOptions, Status> {
     Ok(options)
 }
 
-/// Deletes a pod that no budget guards: one that has ended, has not begun, or is going already.
-async fn evict_unguarded(call: &mut Call, asked: &DeleteOptions) -> Result<bool, Status> {
+/// Deletes a pod that no budget protects: one that has terminated, is pending, or is being deleted.
+async fn evict_unprotected(call: &mut Call, asked: &DeleteOptions) -> Result<bool, Status> {
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let pod = current(call)?.tree;
-        if !is_unguarded(&pod) {
+        let pod = current(call).await?.tree;
+        if !is_unprotected(&pod) {
             return Ok(false);
         }
         let mut options = asked.clone();
@@ -95,11 +95,11 @@ fn phase(pod: &Value) -> &str {
     pod.str_at(&["status", "phase"]).unwrap_or_default()
 }
 
-fn is_unguarded(pod: &Value) -> bool {
+fn is_unprotected(pod: &Value) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed" | "Pending") || meta::is_deleting(pod)
 }
 
-/// Whether an unguarded pod may be guarded a moment later.
+/// True if an unprotected pod may become ready, and so protected, before it is deleted.
 fn may_become_ready(pod: &Value) -> bool {
     !matches!(phase(pod), "Succeeded" | "Failed") && !meta::is_deleting(pod)
 }
@@ -110,9 +110,9 @@ fn is_ready(pod: &Value) -> bool {
     })
 }
 
-/// Deletes a pod that may be guarded by a budget.
-async fn evict_guarded(call: &mut Call, asked: &DeleteOptions) -> Result<(), Status> {
-    let pod = current(call)?.tree;
+/// Deletes a pod that a budget may protect.
+async fn evict_protected(call: &mut Call, asked: &DeleteOptions) -> Result<(), Status> {
+    let pod = current(call).await?.tree;
     let budgets = budgets_of(call, &pod);
     let Some(budget) = budgets.first() else { return mark_and_delete(call, asked.clone()).await };
     if budgets.len() > 1 {
@@ -120,11 +120,11 @@ async fn evict_guarded(call: &mut Call, asked: &DeleteOptions) -> Result<(), Sta
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
         ));
     }
-    if !goes_for_free(budget, &pod) {
+    if !needs_no_disruption(budget, &pod) {
         take_from_budget(call, meta::name(budget), meta::name(&pod), asked.dry_run).await?;
         return mark_and_delete(call, asked.clone()).await;
     }
-    // It goes because it is not ready: only if that is still so.
+    // It may be deleted because it is not ready: only if that has not changed.
     let mut options = asked.clone();
     options.resource_version = Some(meta::resource_version(&pod).to_owned());
     mark_and_delete(call, options).await.map_err(|refused| match refused.code {
@@ -148,8 +148,9 @@ fn count(budget: &Value, field: &str) -> i64 {
     budget.int_at(&["status", field]).unwrap_or(0)
 }
 
-/// Whether a pod that is not ready may go without counting: the budget says so, or enough others are ready.
-fn goes_for_free(budget: &Value, pod: &Value) -> bool {
+/// True if a pod that is not ready may be deleted without counting: by the budget's policy, or because enough pods are
+/// healthy.
+fn needs_no_disruption(budget: &Value, pod: &Value) -> bool {
     if is_ready(pod) {
         return false;
     }
@@ -165,7 +166,7 @@ async fn take_from_budget(call: &Call, budget: &str, pod: &str, dry_run: bool) -
     let mut inside = Call::internal(&call.backend, resource, &call.at.namespace, budget).ok_or_else(gone)?;
     let cache = list::cache(&inside)?.clone();
     for _ in 0..RETRIES {
-        let current = Current::read(&inside, &cache).ok_or_else(gone)?;
+        let current = Current::read(&inside, &cache).await?.ok_or_else(gone)?;
         let mut new = disrupt(&current.tree, pod, &time::format(inside.now))?;
         if dry_run {
             return Ok(());
@@ -178,7 +179,7 @@ async fn take_from_budget(call: &Call, budget: &str, pod: &str, dry_run: bool) -
     Err(Status::timeout(format!("couldn't update PodDisruptionBudget {budget:?} due to conflicts"), 10))
 }
 
-/// The budget with one disruption taken, or the refusal. Pure.
+/// The budget with one more disruption, or the refusal. Pure.
 fn disrupt(budget: &Value, pod: &str, now: &str) -> Result<Value, Status> {
     let name = meta::name(budget);
     if count(budget, "observedGeneration") < meta::generation(budget) {
@@ -212,7 +213,7 @@ fn disrupt(budget: &Value, pod: &str, now: &str) -> Result<Value, Status> {
     Ok(updated)
 }
 
-/// Why a budget has nothing left.
+/// The message about a budget without allowed disruptions.
 fn exhausted(budget: &Value) -> String {
     let name = meta::name(budget);
     let (desired, healthy) = (count(budget, "desiredHealthy"), count(budget, "currentHealthy"));
@@ -222,7 +223,7 @@ fn exhausted(budget: &Value) -> String {
     let (reason, message) = (text("reason"), text("message"));
     let explained = text("status") == "False" && !message.is_empty();
     if explained && reason == "SyncFailed" {
-        // Then its numbers mean nothing.
+        // The sync has failed: the counts are not valid.
         format!(
             "The disruption budget {name} does not allow evicting pods currently because it failed sync: {message}"
         )
@@ -235,7 +236,7 @@ fn exhausted(budget: &Value) -> String {
     }
 }
 
-/// Says in a budget's conditions that nothing is left.
+/// Sets the budget's condition DisruptionAllowed to false.
 fn disallow(budget: &mut Value, now: &str) {
     let observed = count(budget, "observedGeneration");
     let conditions = budget.make_object().entry("status").make_object().entry("conditions").make_array();
@@ -275,11 +276,11 @@ fn forbidden(budget: &str, why: &str, cause: &str) -> Status {
     caused(Status::forbidden("policy", "poddisruptionbudget", budget, why), cause)
 }
 
-/// Says on the pod why it goes, and lets it go.
+/// Sets the pod's condition DisruptionTarget, and deletes the pod.
 async fn mark_and_delete(call: &mut Call, mut options: DeleteOptions) -> Result<(), Status> {
     if !options.dry_run {
         let revision = mark(call, &options).await?;
-        // It is the condition that changed it.
+        // Setting the condition changed the resourceVersion.
         options.resource_version = options.resource_version.map(|_| revision);
     }
     options.validate()?;
@@ -288,7 +289,7 @@ async fn mark_and_delete(call: &mut Call, mut options: DeleteOptions) -> Result<
 
 async fn mark(call: &mut Call, options: &DeleteOptions) -> Result<String, Status> {
     for _ in 0..RETRIES {
-        let current = current(call)?;
+        let current = current(call).await?;
         options.check(call, &current.tree)?;
         let mut pod = current.tree.clone();
         let why = ("EvictionByEvictionAPI", "Eviction API: evicting");

@@ -15,20 +15,21 @@ use corten_api::{Map, Status, Str, Value, json};
 use super::node_view;
 use crate::cache::{Cache, Snapshot};
 use crate::call::Call;
+use crate::catalog::Served;
+use crate::crd;
 use crate::filter::Filter;
 use crate::heavy;
-use crate::negotiate;
 use crate::object::Object;
 use crate::request::go_parse_error;
 use crate::respond::{self, Answer, ListMeta};
 
-pub(crate) fn get(call: &Call) -> Result<Answer, Status> {
+pub(crate) async fn get(call: &Call) -> Result<Answer, Status> {
     let wanted = call.wanted()?;
     let cache = cache(call)?;
     let revision = resource_version(call.query.text("resourceVersion")).map_err(Status::unexplained)?;
     not_future(revision, cache)?;
     let object = cache.get(&call.at.namespace, &call.at.name).ok_or_else(|| call.not_found())?;
-    respond::object(200, &call.served, &object.json, wanted, &call.table_query()?)
+    respond::object(200, call, &object.json, wanted).await
 }
 
 pub(crate) fn cache(call: &Call) -> Result<&Arc<Cache>, Status> {
@@ -54,56 +55,80 @@ fn not_future(revision: u64, cache: &Cache) -> Result<(), Status> {
     if revision > current { Err(Status::too_large_resource_version(revision, current)) } else { Ok(()) }
 }
 
-/// How a list is asked for.
+/// The list options of a request.
 struct Options {
     limit: usize,
     from: Position,
 }
 
 /// The state a list shows, and where in it to begin.
-enum Position {
-    /// Whatever is newest.
+pub(crate) enum Position {
+    /// The newest state.
     Newest { after: Option<String> },
     /// Exactly this revision.
     Exact { revision: u64, after: Option<String> },
 }
 
 pub(crate) async fn list(call: &Call) -> Result<Answer, Status> {
-    let wanted = negotiate::wanted(&call.headers, call.query.get("pretty"), true)?;
-    let (objects, list_meta) = select(call).await?;
+    let wanted = call.wanted_list()?;
+    let (mut objects, list_meta) = select(call).await?;
     let view = node_view::of(call, &filter(call)?);
     let (served, query) = (call.served.clone(), call.table_query()?);
-    let size: usize = objects.iter().map(|object| object.json.len()).sum();
-    if size <= LARGE_LIST || respond::is_sent_as_kept(&served, wanted, view) {
+    if served.converter.is_some() && !served.sends_stored_text() {
+        objects = crd::convert_all(&call.backend, &served, objects).await?;
+    }
+    if !is_large(&objects) || respond::is_sent_as_kept(&served, wanted, view) {
         return respond::list(&served, objects, &list_meta, wanted, &query, view);
+    }
+    if let Some(answer) = respond::rendered_list(&served, &objects, &list_meta, wanted, &query, view) {
+        return Ok(answer);
     }
     heavy::apart(&call.user.name, move || respond::list(&served, objects, &list_meta, wanted, &query, view))
         .await
 }
 
-/// The text of a list that is not read again, to be shown in another form, on a thread of the runtime.
+/// True if the objects are too large to be converted to another form on a thread of the runtime in one go.
+pub(super) fn is_large(objects: &[Arc<Object>]) -> bool {
+    objects.iter().map(|object| object.json.len()).sum::<usize>() > LARGE_LIST
+}
+
+/// A list with more text than this is not converted to another form on a thread of the runtime.
 const LARGE_LIST: usize = 1024 * 1024;
 
-/// The objects a request's selectors, versions and limits name, and what the list says of itself.
+/// The objects that match a request's selectors, versions and limits, and the metadata of their list.
 pub(super) async fn select(call: &Call) -> Result<(Vec<Arc<Object>>, ListMeta), Status> {
     let cache = cache(call)?;
     cache.catch_up().await;
     let filter = filter(call)?;
     let options = options(call, cache)?;
-    let snapshot = snapshot(call, cache, &options.from).await?;
+    let mut snapshot = snapshot(call, cache, &options.from).await?;
     let revision = snapshot.revision;
+    if let Some(first) = before_conversion(&call.served, &filter) {
+        snapshot.objects.retain(|object| first.matches(object));
+        let converted = crd::convert_all(&call.backend, &call.served, snapshot.objects.clone()).await?;
+        let mut matches = converted.iter().map(|object| filter.matches(object));
+        snapshot.objects.retain(|_| matches.next().unwrap_or(false));
+        return Ok(page(&scope(call, cache), snapshot.objects, &Filter::default(), options.limit, revision));
+    }
     Ok(page(&scope(call, cache), snapshot.objects, &filter, options.limit, revision))
 }
 
-/// What the keys of everything a list can show begin with.
+/// The filter of objects as they are stored, where the whole filter is for objects that a webhook has converted: it may
+/// change the labels and fields that selectors read.
+pub(super) fn before_conversion(served: &Served, filter: &Filter) -> Option<Filter> {
+    let converter = served.converter.as_ref().filter(|_| !served.is_stored_form)?;
+    if converter.has_webhook() { filter.before_conversion() } else { None }
+}
+
+/// The key prefix of all objects that a list can contain.
 fn scope(call: &Call, cache: &Cache) -> String {
     cache.scope(&call.at.namespace)
 }
 
-/// The objects a list, watch or collection delete is about.
+/// The filter of a list, watch or collection delete.
 pub(crate) fn filter(call: &Call) -> Result<Filter, Status> {
     let query = &call.query;
-    // The namespace in the path of a namespace is its own name.
+    // The URL of a namespace has its own name in the place of a namespace.
     let namespace = if call.served.resource.namespaced { call.at.namespace.clone() } else { Str::default() };
     let filter =
         Filter::new(&call.served, &namespace, query.text("labelSelector"), query.text("fieldSelector"))?;
@@ -116,7 +141,7 @@ fn options(call: &Call, cache: &Cache) -> Result<Options, Status> {
         (query.text("resourceVersion"), query.text("resourceVersionMatch"), query.text("continue"));
     validate(version, matching, token, query.get("sendInitialEvents").is_some())?;
     let limit = usize::try_from(query.int("limit")?.unwrap_or(0)).unwrap_or(0);
-    // Means nothing to a list, but has to be a number.
+    // A list ignores it, but it has to be a number.
     query.int("timeoutSeconds")?;
     if !token.is_empty() {
         if !matches!(version, "" | "0") {
@@ -133,7 +158,7 @@ fn options(call: &Call, cache: &Cache) -> Result<Options, Status> {
     let exact = matching == "Exact" || (matching.is_empty() && limit > 0 && revision > 0);
     let from =
         if exact { Position::Exact { revision, after: None } } else { Position::Newest { after: None } };
-    // Upstream's cache answers "any version" whole.
+    // As upstream's cache, "any version" ignores the limit.
     Ok(Options { limit: if version == "0" { 0 } else { limit }, from })
 }
 
@@ -179,7 +204,7 @@ async fn snapshot(call: &Call, cache: &Cache, from: &Position) -> Result<Snapsho
     })
 }
 
-/// The matching objects of one page, and what the list says of itself.
+/// The matching objects of one page, and the metadata of their list.
 fn page(
     scope: &str,
     objects: Vec<Arc<Object>>,
@@ -218,8 +243,8 @@ fn page(
     (page, list_meta)
 }
 
-/// A token that goes on after a key, at a revision or (`None`) at whatever is newest then. Keys are given
-/// relative to the scope of the list.
+/// A token that continues after a key, at a revision or (`None`) at the newest one. Keys are relative to the scope of
+/// the list.
 fn encode_continue(key: &str, scope: &str, revision: Option<u64>) -> String {
     let mut map = Map::new();
     map.insert("v", "meta.k8s.io/v1");
@@ -228,7 +253,7 @@ fn encode_continue(key: &str, scope: &str, revision: Option<u64>) -> String {
     URL_SAFE_NO_PAD.encode(json::write_to_string(&Value::Object(map)))
 }
 
-fn decode_continue(token: &str, scope: &str) -> Result<Position, Status> {
+pub(crate) fn decode_continue(token: &str, scope: &str) -> Result<Position, Status> {
     let invalid =
         |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
     let text = URL_SAFE_NO_PAD.decode(token).map_err(|e| invalid(&base64_error(token, &e)))?;
@@ -246,7 +271,7 @@ fn decode_continue(token: &str, scope: &str) -> Result<Position, Status> {
         return Err(invalid("encoded start key empty (version meta.k8s.io/v1)"));
     }
     let relative = start.strip_prefix('/').unwrap_or(start);
-    // A key that climbs out of the list's scope would show what was not authorized.
+    // A key outside the list's scope would show objects that the request was not authorized for.
     if relative.split('/').any(|part| matches!(part, "" | "." | "..")) {
         return Err(invalid(start));
     }
@@ -257,7 +282,7 @@ fn decode_continue(token: &str, scope: &str) -> Result<Position, Status> {
     })
 }
 
-/// Where base64 stops being base64, in upstream's words.
+/// The message of a base64 error, as upstream words it.
 fn base64_error(text: &str, error: &base64::DecodeError) -> String {
     let at = match error {
         base64::DecodeError::InvalidByte(at, _) => *at,
@@ -293,6 +318,32 @@ mod tests {
         for bad in ["", "x", "e30", "!!!"] {
             assert_eq!(decode_continue(bad, "").err().map(|s| s.code), Some(400), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn continue_tokens_cost_what_they_are_long() {
+        let token = |text: String| URL_SAFE_NO_PAD.encode(text);
+        let start = |start: String| token(format!(r#"{{"rv":7,"start":{start:?},"v":"meta.k8s.io/v1"}}"#));
+        type Make<'a> = &'a dyn Fn(usize) -> String;
+        let tokens: [(&str, Make<'_>); 6] = [
+            ("parts", &|n| start("/a".repeat(n))),
+            ("slashes", &|n| start("/".repeat(n))),
+            ("climbing", &|n| start("/a/..".repeat(n))),
+            ("not base64", &|n| "!".repeat(n)),
+            ("members", &|n| {
+                let members: Vec<String> = (0..n / 8).map(|i| format!(r#""{i}":1"#)).collect();
+                token(format!("{{{}}}", members.join(",")))
+            }),
+            ("depth", &|n| token("[".repeat(n))),
+        ];
+        let complaints: Vec<String> = tokens
+            .iter()
+            .filter_map(|(name, make)| {
+                let decode = |token: &String| decode_continue(token, "/registry/pods/").is_ok();
+                crate::meter::excess(name, 50_000, make, String::len, decode)
+            })
+            .collect();
+        crate::meter::settle(&complaints);
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! What nodes see of other nodes' pods: what it takes to judge and lead packets, and nothing else.
+//! The view that nodes get of other nodes' pods: only the fields that network policies and routing need.
 //!
 //! Nodes list and watch the pods of all nodes to enforce network policies (`corten:node-network`); upstream's nodes see their
 //! own pods alone. A node's credential must not give away what other nodes' pods hold, environment values above all, so a
 //! list or watch by a node that is not limited to its own pods shows every pod through this view, in whatever format.
-//! Single pods are the node authorizer's matter.
+//! Access to single pods is decided by the node authorizer. A watch in the server's own process shares the server's objects and
+//! gets them whole: the process holds them anyway.
 
 use corten_api::{Map, Value};
 use corten_auth::User;
@@ -11,7 +12,7 @@ use corten_auth::User;
 use crate::call::Call;
 use crate::filter::Filter;
 
-/// Turns a whole pod into what nodes see of it.
+/// Reduces a pod to the fields that nodes may see.
 pub(crate) type View = fn(&Value) -> Value;
 
 /// The view through which a list or watch is shown; none for whole objects.
@@ -30,7 +31,7 @@ fn node_name(user: &User) -> Option<&str> {
     user.name.strip_prefix("system:node:")
 }
 
-/// Who a pod is, where it is, and which ports have names.
+/// The identity, the addresses and the named ports of a pod.
 fn network(pod: &Value) -> Value {
     let metadata = ["name", "namespace", "uid", "resourceVersion", "labels", "deletionTimestamp"];
     let mut view = Value::object();
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_seen_but_what_packets_need() {
+    fn nodes_see_only_network_fields_of_pods() {
         let ports = value!([{"name": "web", "containerPort": 80, "protocol": "TCP"}]);
         let pod = value!({
             "apiVersion": "v1", "kind": "Pod",

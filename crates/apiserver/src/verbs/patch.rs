@@ -1,19 +1,19 @@
 //! `patch`: JSON patch, merge patch, strategic merge patch and server-side apply.
 //!
-//! A patch is applied to what was read and committed only if that is still current; one that lost a race is
-//! applied again to the newer state, unless it names the version it is for.
+//! A patch is applied to the object as read and committed only if that is still current; after a conflict it is applied
+//! again to the newer state, unless it contains a resourceVersion.
 
 use corten_api::conform::{Extent, TypeError, conform};
 use corten_api::status::ErrorList;
-use corten_api::{Status, Value, json, managed, meta, patch, yaml};
+use corten_api::{Status, Value, go, json, managed, meta, patch, yaml};
 
 use super::write::{Current, Ownership, RACE_RETRIES, create_object, replace};
 use super::{list, prepare};
 use crate::call::Call;
 use crate::decode::{self, Expected, FieldValidation};
 use crate::negotiate;
-use crate::options::WriteOptions;
 use crate::respond::{self, Answer};
+use crate::write_options::WriteOptions;
 
 /// The kinds of patch, by media type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,11 +33,14 @@ const PATCH_TYPES: [(&str, PatchKind); 4] = [
 
 pub(super) fn patch_kind(call: &Call) -> Result<PatchKind, Status> {
     let media_type = negotiate::content_type(&call.headers);
-    PATCH_TYPES
-        .iter()
-        .find(|(name, _)| *name == media_type)
-        .map(|(_, kind)| *kind)
-        .ok_or_else(Status::unsupported_patch)
+    // The type of a custom resource has no merge keys.
+    let is_custom = call.served.custom().is_some() && call.at.subresource != "scale";
+    let supported = PATCH_TYPES.iter().filter(|(_, kind)| !is_custom || *kind != PatchKind::Strategic);
+    let found = supported.clone().find(|(name, _)| *name == media_type).map(|(_, kind)| *kind);
+    found.ok_or_else(|| match is_custom {
+        true => Status::unsupported_media_type(&supported.map(|(name, _)| *name).collect::<Vec<_>>()),
+        false => Status::unsupported_patch(),
+    })
 }
 
 pub(crate) async fn patch(call: &mut Call, subresource: &str) -> Result<Answer, Status> {
@@ -47,21 +50,33 @@ pub(crate) async fn patch(call: &mut Call, subresource: &str) -> Result<Answer, 
     let wanted = call.wanted()?;
     let change = PatchBody::read(call, kind, validation)?;
     let cache = list::cache(call)?.clone();
+    let mut warned = false;
     for _ in 0..RACE_RETRIES {
-        let Some(current) = Current::read(call, &cache) else {
+        let Some(current) = Current::read(call, &cache).await? else {
             if kind != PatchKind::Apply || !subresource.is_empty() {
                 return Err(call.not_found());
             }
             let object = change.apply_to_nothing(call)?;
             let stored = create_object(call, object, dry_run).await?;
-            return respond::object(201, &call.served, &stored, wanted, &call.table_query()?);
+            return respond::object(201, call, &stored, wanted).await;
         };
         let (mut new, warnings) = {
             let owner = Ownership::of(call, subresource);
             let live = current.live(&call.served)?;
-            let defaults = |object: &mut Value| call.default(object);
-            change.apply(call.expected(), &owner.context(call), &live, force, validation, &defaults)?
+            let apply = || {
+                let defaults = |object: &mut Value| call.default(object);
+                change.apply(call.expected(), &owner.context(call), &live, force, validation, &defaults)
+            };
+            let mut outcome = apply();
+            while owner.convert_pending(call).await {
+                outcome = apply();
+            }
+            outcome?
         };
+        // Warnings about the patch are sent with errors of the patched object, too.
+        if !std::mem::replace(&mut warned, true) {
+            call.warnings.extend(warnings);
+        }
         let pinned = pinned_revision(&new, current.object.revision)?;
         if pinned.is_some_and(|revision| revision != current.object.revision) {
             return Err(call.stale());
@@ -69,13 +84,10 @@ pub(crate) async fn patch(call: &mut Call, subresource: &str) -> Result<Answer, 
         let pinned = change.pins_revision();
         prepare::agree_on_name(call, &mut new)?;
         prepare::agree_on_namespace(call, &mut new)?;
-        prepare::drop_doubled_owners(call, &mut new, " after mutating admission happens");
+        prepare::drop_duplicate_owners(call, &mut new, " after mutating admission happens");
         meta::set_text(&mut new, "resourceVersion", &current.object.revision.to_string());
         match replace(call, subresource, &cache, &current, new, dry_run).await? {
-            Some(stored) => {
-                call.warnings.extend(warnings);
-                return respond::object(200, &call.served, &stored, wanted, &call.table_query()?);
-            }
+            Some(stored) => return respond::object(200, call, &stored, wanted).await,
             None if pinned => return Err(call.stale()),
             None => {}
         }
@@ -83,7 +95,7 @@ pub(crate) async fn patch(call: &mut Call, subresource: &str) -> Result<Answer, 
     Err(call.stale())
 }
 
-/// The revision a patched object is for; `None` if it does not say.
+/// The revision that a patched object requires; `None` without a resourceVersion.
 fn pinned_revision(new: &Value, current: u64) -> Result<Option<u64>, Status> {
     match meta::resource_version(new) {
         "" | "0" => Ok(None),
@@ -107,7 +119,7 @@ pub(super) fn patch_options(call: &Call, kind: PatchKind, force: bool) -> Result
     WriteOptions::read_after(&call.query, "PatchOptions", errors)
 }
 
-/// A patch, read.
+/// A decoded patch.
 pub(super) struct PatchBody {
     kind: PatchKind,
     tree: Value,
@@ -125,22 +137,19 @@ impl PatchBody {
             PatchKind::Apply => {
                 let mut duplicates = Vec::new();
                 let tree = yaml::to_value(&call.body, &mut duplicates).map_err(|e| {
-                    Status::bad_request(format!("error decoding YAML: {}{e}", yaml::PATCH_ERROR_PREFIX))
+                    Status::bad_request(format!("error decoding patch: {}{e}", yaml::PATCH_ERROR_PREFIX))
                 })?;
                 if let (FieldValidation::Strict, Some(why)) = (validation, yaml::strict_error(&duplicates)) {
                     let prefix = yaml::PATCH_ERROR_PREFIX;
-                    return Err(Status::bad_request(format!("error strict decoding YAML: {prefix}{why}")));
+                    return Err(Status::bad_request(format!("error strict decoding patch: {prefix}{why}")));
                 }
                 strict.extend(duplicates.iter().map(ToString::to_string));
                 tree
             }
             _ => {
                 let mut duplicates = Vec::new();
-                let tree =
-                    json::parse_reporting(&call.body, Some(&mut duplicates)).map_err(|e| match kind {
-                        PatchKind::Strategic => Status::bad_request(e.to_string()),
-                        _ => Status::bad_request(format!("error decoding patch: {e}")),
-                    })?;
+                let tree = json::parse_reporting(&call.body, Some(&mut duplicates))
+                    .map_err(|_| Status::bad_request("invalid JSON patch"))?;
                 strict.extend(duplicates.iter().map(|d| format!("duplicate field {:?}", d.path)));
                 tree
             }
@@ -161,11 +170,11 @@ impl PatchBody {
         Ok(PatchBody { kind, tree, strict })
     }
 
-    /// An applied configuration says what it is.
+    /// Requires kind and apiVersion in an applied configuration.
     fn check_applied(&self, expected: Expected<'_>) -> Result<(), Status> {
         if !matches!(self.tree, Value::Object(_) | Value::Null) {
             return Err(Status::bad_request(format!(
-                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+                "error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
                 self.tree.go_kind()
             )));
         }
@@ -178,7 +187,7 @@ impl PatchBody {
         Ok(())
     }
 
-    /// Whether the patch itself says which version it is for.
+    /// True if the patch itself contains a resourceVersion.
     pub(super) fn pins_revision(&self) -> bool {
         match self.kind {
             PatchKind::Json => self.tree.as_array().is_some_and(|ops| {
@@ -191,7 +200,7 @@ impl PatchBody {
         }
     }
 
-    /// The object after the patch, with its owners, and what there is to warn of.
+    /// The object after the patch, with updated managedFields, and warnings.
     pub(super) fn apply(
         &self,
         expected: Expected<'_>,
@@ -205,9 +214,9 @@ impl PatchBody {
         if self.kind == PatchKind::Apply {
             self.check_applied(expected)?;
             let mut new = managed::apply(owner, Some(live), &self.tree, force)?;
-            decode::conform_whole(&mut new, expected, &mut Vec::new())?;
+            decode::conform_applied(&mut new, expected)?;
             defaults(&mut new);
-            return Ok((new, decode::judge(strict, validation, expected)?));
+            return Ok((new, decode::apply_validation(strict, validation, expected)?));
         }
         let mut new = live.clone();
         match self.kind {
@@ -220,15 +229,21 @@ impl PatchBody {
             }
         }
         decode::check_size(&new)?;
-        // Only a strategic patch is told as it was sent; of any other the outcome is shown as it was.
+        // Errors of a strategic patch show the patch; those of any other show the patched object before conversion.
         let shown = (self.kind != PatchKind::Strategic).then(|| new.clone());
-        let unfit = |why: &str| self.unfit(shown.as_ref(), why);
-        conform(&mut new, expected.schema, Extent::Whole, &mut strict)
-            .map_err(|e| unfit(&self.misfit(&e)))?;
-        if validation == FieldValidation::Strict && !strict.is_empty() {
-            return Err(unfit(&format!("strict decoding error: {}", strict.join(", "))));
+        let invalid_patch = |why: &str| self.invalid_patch(shown.as_ref(), expected, why);
+        if self.kind != PatchKind::Strategic && expected.custom.is_none() {
+            decode::check_patched_kind(&new, expected).map_err(|why| invalid_patch(&why))?;
         }
-        let warnings = decode::judge(strict, validation, expected)?;
+        match expected.custom {
+            Some(version) => version.decode(&mut new, &mut strict).map_err(|e| invalid_patch(&e.message))?,
+            None => conform(&mut new, expected.schema, Extent::Whole, &mut strict)
+                .map_err(|e| invalid_patch(&self.type_error_message(&e)))?,
+        }
+        if validation == FieldValidation::Strict && !strict.is_empty() {
+            return Err(invalid_patch(&format!("strict decoding error: {}", strict.join(", "))));
+        }
+        let warnings = decode::apply_validation(strict, validation, expected)?;
         defaults(&mut new);
         let map = new.make_object();
         map.insert("kind", expected.kind);
@@ -237,19 +252,24 @@ impl PatchBody {
         Ok((new, warnings))
     }
 
-    /// What is wrong with the outcome's types: only strategic patches are not written out and read again.
-    fn misfit(&self, error: &TypeError) -> String {
+    /// The message of a type error in the patched object: upstream encodes and decodes it, except for strategic patches.
+    fn type_error_message(&self, error: &TypeError) -> String {
         match self.kind {
             PatchKind::Strategic => error.converting.clone(),
             _ => error.to_string(),
         }
     }
 
-    /// A patch whose outcome is not an object of the kind.
-    fn unfit(&self, patched: Option<&Value>, why: &str) -> Status {
-        let shown = match patched {
-            None => patch::shown(&self.tree),
-            Some(patched) => json::write_to_string(patched),
+    /// The error of a patch that does not result in an object of the kind.
+    fn invalid_patch(&self, patched: Option<&Value>, expected: Expected<'_>, why: &str) -> Status {
+        let shown = match (patched, self.kind) {
+            (None, _) => patch::shown(&self.tree),
+            (Some(patched), PatchKind::Json) => {
+                go::json_patched(patched, expected.schema, &go::Decoded::by_json_patch(&self.tree))
+            }
+            (Some(patched), _) => {
+                go::json_patched(patched, expected.schema, &go::Decoded::by_merge_patch(&self.tree))
+            }
         };
         let mut errors = ErrorList::new();
         errors.invalid("patch", &Value::from(shown), why);
@@ -258,32 +278,31 @@ impl PatchBody {
 
     fn apply_to_nothing(&self, call: &mut Call) -> Result<Value, Status> {
         self.check_applied(call.expected())?;
-        let mut applied = self.tree.clone();
-        prepare::agree_on_name(call, &mut applied)?;
-        prepare::agree_on_namespace(call, &mut applied)?;
-        if !meta::uid(&applied).is_empty() {
+        let mut object = {
+            let owner = Ownership::of(call, "");
+            managed::apply(&owner.context(call), None, &self.tree, false)?
+        };
+        prepare::agree_on_name(call, &mut object)?;
+        prepare::agree_on_namespace(call, &mut object)?;
+        if !meta::uid(&object).is_empty() {
             let why = format!(
                 "uid mismatch: the provided object specified uid {}, and no existing object was found",
-                meta::uid(&applied)
+                meta::uid(&object)
             );
             return Err(Status::conflict(call.served.group(), call.served.name(), &call.at.name, why));
         }
-        let mut object = {
-            let owner = Ownership::of(call, "");
-            managed::apply(&owner.context(call), None, &applied, false)?
-        };
-        decode::conform_whole(&mut object, call.expected(), &mut Vec::new())?;
+        decode::conform_applied(&mut object, call.expected())?;
         call.default(&mut object);
-        // A version to apply to means nothing where there is none.
+        // A new object has no resourceVersion to apply to.
         meta::set_text(&mut object, "resourceVersion", "");
         let validation = FieldValidation::parse(&call.query)?;
-        let warnings = decode::judge(self.strict.clone(), validation, call.expected())?;
+        let warnings = decode::apply_validation(self.strict.clone(), validation, call.expected())?;
         call.warnings.extend(warnings);
         Ok(object)
     }
 }
 
-/// A patch that is not an object cannot be merged.
+/// Refuses a merge patch that is not an object.
 fn require_object(tree: &Value) -> Result<(), Status> {
     match tree {
         Value::Object(_) => Ok(()),

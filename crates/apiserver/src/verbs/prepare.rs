@@ -1,13 +1,13 @@
-//! What happens to an object between decoding and the store, for creates and updates alike: system
-//! metadata, the resource's own preparation, generation, validation.
+//! The steps between decoding an object and storing it, for creates and updates: system metadata, the resource's own
+//! preparation, generation, validation.
 //!
-//! Pure but for the clock reading and randomness handed in or drawn for names and uids. Everything works
-//! on the stored form.
+//! Pure except for the time, which is passed in, and the random names and uids. All steps work on the stored form.
 
 use std::collections::HashSet;
 
+use corten_api::schema::StructRef;
 use corten_api::status::ErrorList;
-use corten_api::{ByContent, Status, Value, convert, managed, meta, time};
+use corten_api::{ByContent, Status, Value, convert, managed, meta, resources, stored, time};
 use corten_registry::{Request, Rules};
 
 use crate::call::Call;
@@ -16,7 +16,7 @@ use crate::random;
 /// Names longer than this are cut before the generated suffix is added.
 const MAX_GENERATED_BASE: usize = 63 - 5;
 
-/// As many owners are named in a warning that they stand twice.
+/// The limit of owners in a warning about duplicates.
 const MOST_DOUBLED: usize = 100;
 
 /// A generated name for a prefix.
@@ -33,30 +33,41 @@ fn stored_rules(call: &Call) -> &'static Rules {
     call.served.cache.as_ref().map_or(call.served.rules, |cache| cache.form.rules)
 }
 
-/// Which fields an endpoint keeps everybody from owning.
+/// The fields that no manager owns through an endpoint.
 pub(super) fn ownership_filter(call: &Call, subresource: &str) -> Option<managed::Filter> {
+    if let Some(version) = call.served.custom() {
+        return version.reset_fields(subresource);
+    }
     let resets = (call.served.rules.reset_fields)(subresource);
     (!resets.is_empty()).then(|| managed::Filter::Exclude(managed::Set::of_fields(resets)))
 }
 
-/// Brings a tree of the served version to the stored one.
-pub(super) fn to_stored(call: &Call, value: &mut Value) -> Result<(), Status> {
+/// Converts a tree from the served version to the stored one.
+pub(crate) fn to_stored(call: &Call, value: &mut Value) -> Result<(), Status> {
     match &call.served.cache {
-        Some(cache) if !call.served.is_stored_form => {
-            let (kind, served) = (cache.form.kind, &call.served.api_version);
+        Some(cache) if !call.served.is_stored_form && call.served.custom().is_none() => {
+            let (kind, served) = (&cache.form.kind, &call.served.api_version);
             convert::convert(kind, served, &cache.form.api_version, value)
                 .map_err(|e| Status::bad_request(e.to_string()))?;
             (cache.form.rules.default)(value);
+            (cache.form.rules.default_times)(value, call.now);
             Ok(())
         }
         _ => Ok(()),
     }
 }
 
-/// The URL and the object must agree on the namespace; one that leaves it out gets it.
+/// Drops the metadata that only the server sets from a new object, so that its client does not own it.
+pub(crate) fn wipe_system_fields(object: &mut Value) {
+    for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "uid", "selfLink"] {
+        object.remove(&["metadata", field]);
+    }
+}
+
+/// Refuses an object whose namespace differs from the URL's; an object without one gets the URL's.
 pub(crate) fn agree_on_namespace(call: &Call, object: &mut Value) -> Result<(), Status> {
     if !call.served.resource.namespaced {
-        // Whatever a cluster-scoped object says of a namespace is dropped.
+        // The namespace of a cluster-scoped object is dropped.
         meta::of(object).remove("namespace");
         return Ok(());
     }
@@ -74,8 +85,8 @@ pub(crate) fn agree_on_namespace(call: &Call, object: &mut Value) -> Result<(), 
     Ok(())
 }
 
-/// Drops owner references that say the same twice, and says so.
-pub(super) fn drop_doubled_owners(call: &mut Call, object: &mut Value, found: &str) {
+/// Drops duplicate owner references and warns about them.
+pub(super) fn drop_duplicate_owners(call: &mut Call, object: &mut Value, found: &str) {
     if object.items_at(&["metadata", "ownerReferences"]).len() < 2 {
         return;
     }
@@ -101,7 +112,7 @@ pub(super) fn drop_doubled_owners(call: &mut Call, object: &mut Value, found: &s
     }
 }
 
-/// The URL and the object must agree on the name.
+/// Refuses an object whose name differs from the URL's.
 pub(super) fn agree_on_name(call: &Call, object: &mut Value) -> Result<(), Status> {
     let in_object = meta::name(object);
     if in_object.is_empty() {
@@ -119,7 +130,7 @@ pub(super) fn agree_on_name(call: &Call, object: &mut Value) -> Result<(), Statu
     Ok(())
 }
 
-/// Makes a stored-form object ready to be created.
+/// Prepares an object in the stored form for its creation.
 pub(super) fn for_create(call: &mut Call, object: &mut Value) -> Result<(), Status> {
     let rules = stored_rules(call);
     let metadata = meta::of(object);
@@ -128,16 +139,47 @@ pub(super) fn for_create(call: &mut Call, object: &mut Value) -> Result<(), Stat
     }
     metadata.insert("creationTimestamp", time::format(call.now));
     metadata.insert("uid", random::uuid());
-    let user = || call.user.to_value();
-    rules.prepare_for_create(object, &Request { now: call.now, user: Some(&user) });
     let mut errors = ErrorList::new();
-    call.served.rules.validate_for_create(call.served.resource.namespaced, object, &mut errors);
+    if let Some(version) = call.served.custom() {
+        version.prepare_create(object);
+        version.validate_create(object, &mut errors);
+    } else {
+        let user = || call.user.to_value();
+        drop_disabled(call, object);
+        rules.prepare_for_create(object, &Request { now: call.now, user: Some(&user) });
+        call.served.rules.validate_for_create(call.served.resource.namespaced, object, &mut errors);
+    }
     accept(call, object, &errors)?;
     call.warnings.extend((rules.warnings)(object, None));
+    null_empty_lists(call, object);
     Ok(())
 }
 
-/// Makes a stored-form object ready to replace the old one.
+/// Drops fields of a built-in kind whose feature gates are off.
+fn drop_disabled(call: &Call, object: &mut Value) {
+    if let Some(schema) = stored_schema(call) {
+        stored::drop_disabled(object, &schema);
+    }
+}
+
+/// Replaces empty lists by null, as upstream's storage encoding does. Definitions and API services are stored as JSON.
+fn null_empty_lists(call: &Call, object: &mut Value) {
+    let json = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
+    if let Some(schema) = stored_schema(call).filter(|_| !json.contains(&stored_rules(call).group)) {
+        stored::null_empty_lists(object, &schema);
+    }
+}
+
+/// The type of a built-in kind in its stored version.
+fn stored_schema(call: &Call) -> Option<StructRef> {
+    let rules = stored_rules(call);
+    match call.served.custom() {
+        Some(_) => None,
+        None => resources::schema_of(rules.group, rules.storage_version, call.served.kind()),
+    }
+}
+
+/// Prepares an object in the stored form to replace the old one.
 pub(super) fn for_update(
     call: &mut Call,
     subresource: &str,
@@ -150,7 +192,7 @@ pub(super) fn for_update(
     if let Some(created) = old.at(&["metadata", "creationTimestamp"]) {
         metadata.insert("creationTimestamp", created.clone());
     }
-    // What only the server sets is kept when a client leaves it out.
+    // Fields that only the server sets are kept if the client leaves them out.
     for kept in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         if metadata.get(kept).is_none_or(Value::is_null)
             && let Some(value) = old.at(&["metadata", kept])
@@ -158,16 +200,25 @@ pub(super) fn for_update(
             metadata.insert(kept, value.clone());
         }
     }
-    let user = || call.user.to_value();
-    rules.prepare_for_update(subresource, object, old, &Request { now: call.now, user: Some(&user) });
     let mut errors = ErrorList::new();
-    let namespaced = call.served.resource.namespaced;
-    call.served.rules.validate_for_update(subresource, namespaced, object, old, &mut errors);
+    if let Some(version) = call.served.custom().cloned() {
+        version.prepare_update(subresource, object, old);
+        let mut tolerated = Vec::new();
+        version.validate_update(subresource, object, old, &mut errors, &mut tolerated);
+        call.warnings.extend(tolerated);
+    } else {
+        let user = || call.user.to_value();
+        drop_disabled(call, object);
+        rules.prepare_for_update(subresource, object, old, &Request { now: call.now, user: Some(&user) });
+        let namespaced = call.served.resource.namespaced;
+        call.served.rules.validate_for_update(subresource, namespaced, object, old, &mut errors);
+    }
     accept(call, object, &errors)?;
-    // What a client is told of an object, it is told where it writes the object.
+    // Warnings about an object are sent with writes of the object, not of its subresources.
     if subresource.is_empty() {
         call.warnings.extend((rules.warnings)(object, Some(old)));
     }
+    null_empty_lists(call, object);
     Ok(())
 }
 
@@ -175,5 +226,9 @@ fn accept(call: &Call, object: &Value, errors: &ErrorList) -> Result<(), Status>
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(stored_rules(call).group, call.served.kind(), meta::name(object), errors))
+    let group = match call.served.custom() {
+        Some(_) => call.served.group(),
+        None => stored_rules(call).group,
+    };
+    Err(Status::invalid(group, call.served.kind(), meta::name(object), errors))
 }

@@ -1,5 +1,5 @@
-//! Subresources: `status` and its like are the object through another door; `binding`, `eviction` and `scale`
-//! are objects of their own, in files of their own. Those that are answered elsewhere never come here; see `connect`.
+//! Subresources: `status` and similar ones write a part of the object; `binding`, `eviction` and `scale` are objects of
+//! their own, in files of their own. Proxied ones are handled by `connect`.
 
 use corten_api::resources::{self, Subresource};
 use corten_api::{Status, Value};
@@ -10,18 +10,14 @@ use crate::call::Call;
 use crate::decode::{self, Expected, FieldValidation};
 use crate::respond::Answer;
 
-/// A verb on a subresource that is not simply the object itself.
-pub(crate) async fn call(
-    call: &mut Call,
-    verb: &str,
-    subresource: &'static Subresource,
-) -> Result<Answer, Status> {
+/// Handles a verb on a subresource.
+pub(crate) async fn call(call: &mut Call, verb: &str, subresource: &Subresource) -> Result<Answer, Status> {
     let whole = subresource.group_version.is_none() && subresource.kind == call.served.kind();
-    match (subresource.name, verb) {
-        (_, "get") if whole => list::get(call),
+    match (subresource.name.as_str(), verb) {
+        (_, "get") if whole => list::get(call).await,
         (name, "update") if whole => write::update(call, name).await,
         (name, "patch") if whole => patch_verb::patch(call, name).await,
-        ("scale", "get") => scale::get(call),
+        ("scale", "get") => scale::get(call).await,
         ("scale", "update" | "patch") => scale::change(call, verb).await,
         ("binding", "create") => binding::bind(call).await,
         ("eviction", "create") => eviction::evict(call).await,
@@ -30,19 +26,19 @@ pub(crate) async fn call(
     }
 }
 
-pub(super) fn current(call: &Call) -> Result<Current, Status> {
-    Current::read(call, list::cache(call)?).ok_or_else(|| call.not_found())
+pub(super) async fn current(call: &Call) -> Result<Current, Status> {
+    Current::read(call, list::cache(call)?).await?.ok_or_else(|| call.not_found())
 }
 
-/// The body as an object of a kind. All versions of these kinds are alike.
+/// Decodes the body as an object of a kind whose versions are all equal.
 pub(super) fn decode_as(call: &mut Call, group: &str, version: &str, kind: &str) -> Result<Value, Status> {
     let schema =
         resources::schema_of(group, "v1", kind).ok_or_else(|| Status::internal(format!("no {kind}")))?;
     let api_version = resources::api_version(group, version);
-    let expected = Expected { schema: &schema, kind, api_version: &api_version };
+    let expected = Expected { schema: &schema, custom: None, kind, api_version: &api_version };
     let decoded = decode::object(&call.headers, &call.body, expected, FieldValidation::parse(&call.query)?)?;
     call.warnings.extend(decoded.warnings);
-    Ok(decoded.object)
+    decoded.object
 }
 
 /// Sets a condition of a pod to true, with reason and message if there are any; its time is kept if it was

@@ -1,8 +1,8 @@
-//! `serviceaccounts/token`: makes a token for a service account, bound to what the client names.
+//! `serviceaccounts/token`: issues a token for a service account, bound to the object that the client names.
 
 use corten_api::status::ErrorList;
 use corten_api::{Status, Value, managed, meta, resources, time};
-use corten_auth::authentication::service_account::{Issue, Reference};
+use corten_auth::authentication::service_account_token::{Issue, Reference};
 use corten_auth::authentication::token_request::{self, Bound};
 use jiff::SignedDuration;
 
@@ -19,10 +19,10 @@ const GROUP: &str = "authentication.k8s.io";
 const KIND: &str = "TokenRequest";
 const API_VERSION: &str = "authentication.k8s.io/v1";
 const SUBRESOURCE: &str = "token";
-/// The lifetime of tokens nobody asks one for.
+/// The default lifetime of tokens.
 const LIFETIME: i64 = 60 * 60;
 
-/// What a token is bound to.
+/// The objects that a token is bound to.
 #[derive(Default)]
 struct Binding {
     secret: Option<Reference>,
@@ -36,10 +36,10 @@ pub(crate) async fn create(call: &mut Call) -> Result<Answer, Status> {
     let wanted = call.wanted_whole()?;
     let no_schema = || Status::internal(format!("no {KIND}"));
     let schema = resources::schema_of(GROUP, "v1", KIND).ok_or_else(no_schema)?;
-    let expected = Expected { schema: &schema, kind: KIND, api_version: API_VERSION };
+    let expected = Expected { schema: &schema, custom: None, kind: KIND, api_version: API_VERSION };
     let decoded = decode::object(&call.headers, &call.body, expected, validation)?;
     call.warnings.extend(decoded.warnings);
-    let mut request = decoded.object;
+    let mut request = decoded.object?;
     if request.int_at(&["spec", "expirationSeconds"]).is_none() {
         request.set(&["spec", "expirationSeconds"], LIFETIME);
     }
@@ -48,15 +48,15 @@ pub(crate) async fn create(call: &mut Call) -> Result<Answer, Status> {
     managed::update(&owner.context_for(&schema, API_VERSION), None, &mut request);
     let write = Write::create(SUBRESOURCE, dry_run);
     admission::admit(call, write, &mut request).await?;
-    let account = prepare_for(call, &mut request)?;
+    let account = prepare_for(call, &mut request).await?;
     admission::validate(call, write, Some(&request)).await?;
     sign(call, &account, &mut request)?;
     decode::conform_whole(&mut request, expected, &mut Vec::new())?;
     Ok(respond::tree(201, &request, wanted))
 }
 
-/// Completes a request from its service account, and refuses what cannot be asked for.
-fn prepare_for(call: &Call, request: &mut Value) -> Result<Value, Status> {
+/// Sets the defaults of a request from its service account, and validates it.
+async fn prepare_for(call: &Call, request: &mut Value) -> Result<Value, Status> {
     let name = call.at.name.as_str();
     let asked = meta::name(request);
     if !asked.is_empty() && asked != name {
@@ -68,7 +68,7 @@ fn prepare_for(call: &Call, request: &mut Value) -> Result<Value, Status> {
         );
         return Err(Status::invalid(GROUP, KIND, name, &errors));
     }
-    let account = current(call)?.tree;
+    let account = current(call).await?.tree;
     let (asked, found) = (meta::uid(request), meta::uid(&account));
     if !asked.is_empty() && asked != found {
         let why = format!(
@@ -89,7 +89,7 @@ fn prepare_for(call: &Call, request: &mut Value) -> Result<Value, Status> {
     if errors.is_empty() { Ok(account) } else { Err(Status::invalid(GROUP, KIND, "", &errors)) }
 }
 
-/// Makes the token and puts it into the request's status.
+/// Issues the token and sets it in the request's status.
 fn sign(call: &mut Call, account: &Value, request: &mut Value) -> Result<(), Status> {
     let binding = binding(call, request)?;
     let backend = call.backend.clone();
@@ -99,10 +99,11 @@ fn sign(call: &mut Call, account: &Value, request: &mut Value) -> Result<(), Sta
     let for_api = audiences.iter().all(|audience| issuer.audiences.contains(audience));
     let asked = request.int_at(&["spec", "expirationSeconds"]).unwrap_or(LIFETIME);
     let lifetime = issuer.lifetimes.lifetime(asked, binding.pod.is_some(), for_api);
-    if lifetime.told < asked {
-        let told = lifetime.told;
-        call.warnings.push(format!("requested expiration of {asked} seconds shortened to {told} seconds"));
-        request.set(&["spec", "expirationSeconds"], told);
+    if lifetime.reported < asked {
+        let reported = lifetime.reported;
+        call.warnings
+            .push(format!("requested expiration of {asked} seconds shortened to {reported} seconds"));
+        request.set(&["spec", "expirationSeconds"], reported);
     }
     let issue = Issue {
         issuer: &issuer.name,
@@ -118,13 +119,14 @@ fn sign(call: &mut Call, account: &Value, request: &mut Value) -> Result<(), Sta
     };
     let token = issuer.key.token(&issue.claims());
     let token = token.ok_or_else(|| Status::internal("failed to generate token"))?;
-    let expires = call.now.checked_add(SignedDuration::from_secs(lifetime.told)).map_err(Status::internal)?;
+    let expires =
+        call.now.checked_add(SignedDuration::from_secs(lifetime.reported)).map_err(Status::internal)?;
     request.set(&["status", "token"], token);
     request.set(&["status", "expirationTimestamp"], time::format(expires));
     Ok(())
 }
 
-/// What the request wants its token to be bound to, if that exists and may be bound to.
+/// The object that the request binds its token to, if it exists and may be bound to.
 fn binding(call: &Call, request: &Value) -> Result<Binding, Status> {
     let Some(reference) = request.at(&["spec", "boundObjectRef"]).filter(|r| !r.is_null()) else {
         return Ok(Binding::default());
@@ -147,7 +149,7 @@ fn binding(call: &Call, request: &Value) -> Result<Binding, Status> {
                 )));
             }
             binding.node = pod.str_at(&["spec", "nodeName"]).filter(|node| !node.is_empty()).map(|node| {
-                // A node nobody knows is still worth naming.
+                // A node without a Node object is still named in the token.
                 let unknown = Reference { name: node.to_owned(), uid: String::new() };
                 get("nodes", "", node).map_or(unknown, |node| Reference::to(&node))
             });

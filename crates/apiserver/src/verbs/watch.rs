@@ -1,10 +1,9 @@
 //! `watch`: a stream of changes from a revision on.
 //!
-//! A watcher is a cursor into its cache's ring; it costs no queue and holds nobody up. One the ring has
-//! overtaken goes on from the store's history, and is refused once that is compacted too.
-//! Watchers who want the stored form in JSON all send the same bytes.
+//! The events come from a [`Watcher`]. All watches of the stored form in JSON send the same bytes.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,18 +16,22 @@ use tokio::time::Instant;
 use super::{list, node_view};
 use crate::body::{FRAME, ResponseBody};
 use crate::cache::{Cache, Change, Event, frame};
-use crate::call::Call;
-use crate::catalog::Served;
+use crate::call::{Backend, Call};
+use crate::catalog::{Served, Type};
+use crate::crd;
 use crate::filter::Filter;
 use crate::negotiate::{self, Format, View, Wanted};
 use crate::object::Object;
 use crate::respond::{self, Answer, TableQuery};
+use crate::watcher::Watcher;
 
+/// The most objects that are converted for one frame.
+const CONVERTED_AT_ONCE: usize = 100;
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// Events looked at in one go, before the connection gets its turn.
-const BATCH: usize = 256;
+/// Longer than any server runs; a later deadline would overflow the clock.
+const MAX_TIMEOUT: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// How a watch is asked for.
+/// The watch options of a request.
 struct Options {
     start: Start,
     bookmarks: bool,
@@ -40,43 +43,44 @@ enum Start {
     State { marked: bool },
     /// Changes after a revision.
     After(u64),
-    /// Nothing but this.
+    /// An error event and the end.
     Refused(Status),
 }
 
 pub(crate) async fn watch(call: &Call, shutdown: watch::Receiver<bool>) -> Result<Answer, Status> {
-    let wanted = negotiate::wanted_watch(&call.headers)?;
+    let wanted = negotiate::wanted_watch(&call.headers, call.forms())?;
     let cache = list::cache(call)?.clone();
     cache.catch_up().await;
     let filter = list::filter(call)?;
     let options = options(call, &cache)?;
-    let mut watcher = Watcher {
+    let encoder = Encoder {
         seen_through: node_view::of(call, &filter),
         served: call.served.clone(),
-        progress: cache.progress(),
-        filter,
         wanted,
         table: call.table_query()?,
-        cursor: 0,
+    };
+    let stored_filter = list::before_conversion(&call.served, &filter);
+    let mut stream = WatchStream {
+        backend: call.backend.clone(),
+        selected: stored_filter.is_some().then(|| filter.clone()),
+        watcher: Watcher::new(cache, stored_filter.unwrap_or(filter), shutdown),
+        encoder,
         initial: VecDeque::new(),
         bookmark: None,
         bookmarks: options.bookmarks,
         next_bookmark: Instant::now() + BOOKMARK_EVERY,
         deadline: Instant::now() + options.timeout,
-        shutdown,
         refused: None,
         done: false,
-        cache,
     };
     match options.start {
-        Start::After(revision) => watcher.cursor = revision,
-        Start::State { marked } => watcher.begin_with_state(marked),
-        Start::Refused(status) => watcher.refused = Some(status),
+        Start::After(revision) => stream.watcher.start_after(revision),
+        Start::State { marked } => stream.begin_with_state(marked),
+        Start::Refused(status) => stream.refused = Some(status),
     }
-    watcher.progress.mark_changed();
-    let stream = futures_util::stream::unfold(watcher, async |mut watcher| {
-        let bytes = watcher.next().await?;
-        Some((bytes, watcher))
+    let stream = futures_util::stream::unfold(stream, async |mut stream| {
+        let bytes = stream.next().await?;
+        Some((bytes, stream))
     });
     let body = ResponseBody::Stream(Box::pin(stream));
     Ok(respond::bytes(200, wanted.format.watch_content_type(), body))
@@ -94,7 +98,7 @@ fn options(call: &Call, cache: &Cache) -> Result<Options, Status> {
         );
     }
     let version = query.text("resourceVersion");
-    // A watch that names no version is, to upstream, one that asks for the initial state.
+    // As upstream, a watch without a resource version requests the initial state.
     let implied = initial.is_none() && matching.is_empty() && matches!(version, "" | "0");
     if !matching.is_empty() {
         if initial.is_none() {
@@ -127,42 +131,41 @@ fn options(call: &Call, cache: &Cache) -> Result<Options, Status> {
     };
     let least = call.backend.limits.min_request_timeout;
     let timeout = match query.int("timeoutSeconds")? {
-        Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
-        // Between once and twice the least, so that those who came together do not come back together.
+        Some(seconds) if seconds > 0 => timeout_of(seconds),
+        // Between once and twice the minimum, so that watches that began together do not end together.
         _ => least + least.mul_f64(crate::random::fraction()),
     };
     Ok(Options { start, bookmarks, timeout })
 }
 
-struct Watcher {
-    served: Arc<Served>,
-    cache: Arc<Cache>,
-    progress: watch::Receiver<u64>,
-    filter: Filter,
-    wanted: Wanted,
-    /// What is shown of each object; none for all of it.
-    seen_through: Option<node_view::View>,
-    table: TableQuery,
-    /// Everything up to here has been seen.
-    cursor: u64,
-    /// State still to be sent as ADDED.
+/// The timeout that a client requests; it may be any number.
+fn timeout_of(seconds: i64) -> Duration {
+    Duration::from_secs(seconds.unsigned_abs()).min(MAX_TIMEOUT)
+}
+
+/// The stream of one network client's watch.
+struct WatchStream {
+    backend: Arc<Backend>,
+    watcher: Watcher,
+    /// The filter of converted objects, if that is not the watcher's.
+    selected: Option<Filter>,
+    encoder: Encoder,
+    /// The initial state that is still to be sent as ADDED events.
     initial: VecDeque<Arc<Object>>,
     /// The revision of the bookmark that ends the initial state.
     bookmark: Option<u64>,
     bookmarks: bool,
     next_bookmark: Instant,
     deadline: Instant,
-    shutdown: watch::Receiver<bool>,
-    /// Why there is nothing to watch.
+    /// The error to send instead of events.
     refused: Option<Status>,
     done: bool,
 }
 
-impl Watcher {
+impl WatchStream {
     fn begin_with_state(&mut self, marked: bool) {
-        let snapshot = self.cache.snapshot(&self.filter.namespace, None);
-        self.initial = snapshot.objects.into_iter().filter(|o| self.filter.matches(o)).collect();
-        self.cursor = snapshot.revision;
+        let snapshot = self.watcher.snapshot();
+        self.initial = snapshot.objects.into();
         self.bookmark = marked.then_some(snapshot.revision);
     }
 
@@ -174,110 +177,164 @@ impl Watcher {
             }
             if let Some(status) = self.refused.take() {
                 self.done = true;
-                return Some(self.error(&status));
+                return Some(self.encoder.error(&status));
             }
             if !self.initial.is_empty() || self.bookmark.is_some() {
-                return Some(self.initial_frames());
+                return Some(match self.initial_frames().await {
+                    Ok(bytes) => bytes,
+                    Err(status) => self.end_with(&status),
+                });
             }
             match self.changes().await {
                 Ok(Some(bytes)) => return Some(bytes),
                 Ok(None) => {}
-                Err(status) => {
-                    self.done = true;
-                    return Some(self.error(&status));
-                }
+                Err(status) => return Some(self.end_with(&status)),
             }
             if self.idle().await.is_break() {
                 self.done = true;
-                return self.bookmarks.then(|| self.bookmark_frame(self.cursor, false));
+                return self.bookmarks.then(|| self.encoder.bookmark_frame(self.watcher.cursor(), false));
             }
             if self.bookmarks && Instant::now() >= self.next_bookmark {
                 self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
-                self.cursor = self.cursor.max(self.caught_up());
-                return Some(self.bookmark_frame(self.cursor, false));
+                return Some(self.encoder.bookmark_frame(self.watcher.advance(), false));
             }
         }
     }
 
-    /// The store's revision, if there are no events left to send before it.
-    fn caught_up(&self) -> u64 {
-        let revision = self.cache.revision();
-        match self.cache.events_after(self.cursor, 1) {
-            Ok((events, _)) if events.is_empty() => revision,
-            _ => self.cursor,
-        }
+    /// The error event that ends the watch.
+    fn end_with(&mut self, status: &Status) -> Bytes {
+        self.done = true;
+        self.encoder.error(status)
     }
 
-    /// Waits for something to do.
-    async fn idle(&mut self) -> std::ops::ControlFlow<()> {
+    /// Waits for events, the next bookmark or the end of the watch.
+    async fn idle(&mut self) -> ControlFlow<()> {
         let wake = if self.bookmarks { self.deadline.min(self.next_bookmark) } else { self.deadline };
-        tokio::select! {
-            changed = self.progress.changed() => match changed {
-                Ok(()) => std::ops::ControlFlow::Continue(()),
-                Err(_) => std::ops::ControlFlow::Break(()),
-            },
-            () = tokio::time::sleep_until(wake) => {
-                if Instant::now() >= self.deadline { std::ops::ControlFlow::Break(()) } else { std::ops::ControlFlow::Continue(()) }
-            }
-            () = crate::listen::stopped(&mut self.shutdown) => std::ops::ControlFlow::Break(()),
-        }
+        let goes_on = tokio::select! {
+            changed = self.watcher.changed() => changed,
+            () = tokio::time::sleep_until(wake) => Instant::now() < self.deadline,
+        };
+        if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    fn initial_frames(&mut self) -> Bytes {
+    async fn initial_frames(&mut self) -> Result<Bytes, Status> {
         let mut out = Vec::new();
-        while out.len() < FRAME {
-            let Some(object) = self.initial.pop_front() else { break };
-            self.write(&mut out, Change::Added, &object.json);
-        }
-        if self.initial.is_empty()
-            && let Some(revision) = self.bookmark.take()
-        {
-            out.extend_from_slice(&self.bookmark_frame(revision, true));
-        }
-        out.into()
-    }
-
-    /// Frames of the changes after the cursor; `None` if there are none to show.
-    async fn changes(&mut self) -> Result<Option<Bytes>, Status> {
-        self.progress.mark_unchanged();
-        let (events, reached) = self.cache.follow(self.cursor, BATCH).await?;
-        let full = events.len();
-        let mut out = Vec::new();
-        let mut single = None;
-        let mut shown = 0;
-        for event in &events {
-            self.cursor = event.revision;
-            let Some(change) = event.seen_through(|o| self.filter.matches(o)) else { continue };
-            shown += 1;
-            single = Some((event.clone(), change));
-            if full > 1 {
-                self.write_event(&mut out, event, change);
-            }
-            if out.len() >= FRAME {
-                self.progress.mark_changed();
-                return Ok(Some(out.into()));
-            }
-        }
-        self.cursor = self.cursor.max(reached);
-        if full >= BATCH {
-            self.progress.mark_changed();
-        }
-        match single {
-            // The common case shares one buffer among all watchers.
-            Some((event, change)) if shown == 1 && out.is_empty() => {
-                if self.shares_frames() {
-                    return Ok(Some(event.frame(change).clone()));
+        if self.encoder.converts() {
+            let next = self.initial.drain(..self.initial.len().min(CONVERTED_AT_ONCE)).collect();
+            for object in crd::convert_all(&self.backend, &self.encoder.served, next).await? {
+                if self.selected.as_ref().is_none_or(|filter| filter.matches(&object)) {
+                    self.encoder.write(&mut out, Change::Added, &object.json);
                 }
-                self.write_event(&mut out, &event, change);
-                Ok(Some(out.into()))
             }
-            Some(_) => Ok(Some(out.into())),
-            None => Ok(None),
         }
+        while out.len() < FRAME && !self.encoder.converts() {
+            let Some(object) = self.initial.pop_front() else { break };
+            self.encoder.write(&mut out, Change::Added, &object.json);
+        }
+        if self.initial.is_empty() {
+            // Frees the buffer, which may be large, for the rest of a long watch.
+            self.initial = VecDeque::new();
+            if let Some(revision) = self.bookmark.take() {
+                out.extend_from_slice(&self.encoder.bookmark_frame(revision, true));
+            }
+        }
+        Ok(out.into())
+    }
+
+    /// The changes after the cursor as converted objects show them: both states of an object are converted, because the
+    /// filter decides by both.
+    async fn selected_changes(&mut self, filter: &Filter) -> Result<Option<Bytes>, Status> {
+        let mut events: Vec<Arc<Event>> = Vec::new();
+        let take = |event: &Arc<Event>, _| {
+            events.push(event.clone());
+            if events.len() < CONVERTED_AT_ONCE { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        self.watcher.read_events(take).await?;
+        let states = events.iter().flat_map(|event| [&event.previous, &event.current]).flatten();
+        let states = states.cloned().collect();
+        let mut converted = crd::convert_all(&self.backend, &self.encoder.served, states).await?.into_iter();
+        let mut out = Vec::new();
+        for event in events {
+            let previous = event.previous.as_ref().and_then(|_| converted.next());
+            let current = event.current.as_ref().and_then(|_| converted.next());
+            let event = Event::new(event.revision, current, previous);
+            if let Some(change) = event.seen_through(|object| filter.matches(object)) {
+                self.encoder.write(&mut out, change, &event.shown(change).1);
+            }
+        }
+        Ok((!out.is_empty()).then(|| out.into()))
+    }
+
+    /// The changes after the cursor, converted to the version of the watch.
+    async fn converted_changes(&mut self) -> Result<Option<Bytes>, Status> {
+        let mut found: Vec<(Change, Arc<Object>)> = Vec::new();
+        let take = |event: &Arc<Event>, change| {
+            let object = event.object(change);
+            let text = event.shown(change).1;
+            let (head, revision_at) = (object.head, object.revision_at);
+            found.push((change, Arc::new(object.with_text(text, head, revision_at).at(event.revision))));
+            if found.len() < CONVERTED_AT_ONCE { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        self.watcher.read_events(take).await?;
+        let (changes, objects): (Vec<Change>, Vec<Arc<Object>>) = found.into_iter().unzip();
+        let converted = crd::convert_all(&self.backend, &self.encoder.served, objects).await?;
+        let mut out = Vec::new();
+        for (change, object) in changes.into_iter().zip(converted) {
+            self.encoder.write(&mut out, change, &object.json);
+        }
+        Ok((!out.is_empty()).then(|| out.into()))
+    }
+
+    /// Frames of the changes after the cursor; `None` if no event matches.
+    async fn changes(&mut self) -> Result<Option<Bytes>, Status> {
+        if let Some(filter) = self.selected.clone() {
+            return self.selected_changes(&filter).await;
+        }
+        if self.encoder.converts() {
+            return self.converted_changes().await;
+        }
+        let encoder = &mut self.encoder;
+        let mut out = Vec::new();
+        // The common case is a single event, whose frame all watchers share: it is copied only if another one follows.
+        let mut single: Option<(Arc<Event>, Change)> = None;
+        let write = |event: &Arc<Event>, change| {
+            if let Some((first, change)) = single.take() {
+                encoder.write_event(&mut out, &first, change);
+            } else if out.is_empty() {
+                single = Some((event.clone(), change));
+                return ControlFlow::Continue(());
+            }
+            encoder.write_event(&mut out, event, change);
+            if out.len() >= FRAME { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        self.watcher.read_events(write).await?;
+        if let Some((event, change)) = single {
+            if self.encoder.shares_frames() {
+                return Ok(Some(event.frame(change).clone()));
+            }
+            self.encoder.write_event(&mut out, &event, change);
+        }
+        Ok((!out.is_empty()).then(|| out.into()))
+    }
+}
+
+/// The format and view in which a client receives events.
+struct Encoder {
+    served: Arc<Served>,
+    wanted: Wanted,
+    /// The view of each object; `None` for whole objects.
+    seen_through: Option<node_view::View>,
+    table: TableQuery,
+}
+
+impl Encoder {
+    /// True if objects are converted before they are written, which may take a call to a webhook.
+    fn converts(&self) -> bool {
+        self.served.converter.is_some() && !self.served.sends_stored_text()
     }
 
     fn shares_frames(&self) -> bool {
-        self.served.is_stored_form
+        self.served.sends_stored_text()
             && self.wanted.format == Format::Json
             && self.wanted.view == View::Object
             && self.seen_through.is_none()
@@ -292,20 +349,20 @@ impl Watcher {
         }
     }
 
-    /// Appends one change in the format and view of this watcher.
+    /// Appends one event.
     fn write(&mut self, out: &mut Vec<u8>, change: Change, stored: &[u8]) {
         if self.shares_frames() {
             out.extend_from_slice(&frame(change.name(), stored));
             return;
         }
-        match respond::served_tree(&self.served, stored) {
+        match respond::shown_tree(&self.served, stored) {
             Ok(tree) => {
                 let tree = match self.seen_through {
                     Some(view) => view(&tree),
                     None => tree,
                 };
                 let shown = match self.wanted.view {
-                    View::Metadata { version, .. } => respond::partial(&tree, version),
+                    View::Metadata { version, .. } => respond::partial(self.served.rules, &tree, version),
                     View::Table(version) => {
                         let table =
                             respond::table(&self.served, vec![tree], Map::new(), &self.table, version);
@@ -352,14 +409,16 @@ impl Watcher {
         object.set(&["metadata"], metadata);
         object.set(&["kind"], self.served.kind());
         object.set(&["apiVersion"], self.served.api_version.as_str());
-        // The encoder upstream gives every field its type always has.
-        let mut ignored = Vec::new();
-        let whole = corten_api::conform::Extent::Whole;
-        if corten_api::conform::conform(&mut object, &self.served.schema, whole, &mut ignored).is_err() {
-            tracing::debug!("bookmark left as it is");
+        if let Type::BuiltIn(schema) = &self.served.objects {
+            // Upstream's encoder writes the fields that the type always has.
+            let mut ignored = Vec::new();
+            let whole = corten_api::conform::Extent::Whole;
+            if corten_api::conform::conform(&mut object, schema, whole, &mut ignored).is_err() {
+                tracing::debug!("cannot add default fields to bookmark; sending it without them");
+            }
         }
         let shown = match self.wanted.view {
-            View::Metadata { version, .. } => respond::partial(&object, version),
+            View::Metadata { version, .. } => respond::partial(self.served.rules, &object, version),
             View::Table(version) => {
                 let mut table = respond::table(
                     &self.served,
@@ -376,5 +435,18 @@ impl Watcher {
         let mut out = Vec::new();
         self.write_tree(&mut out, "BOOKMARK", &shown);
         out.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_timeout_has_a_deadline() {
+        for seconds in [1, 3600, i64::MAX] {
+            assert!(Instant::now().checked_add(timeout_of(seconds)).is_some(), "{seconds} s");
+        }
+        assert_eq!(timeout_of(7), Duration::from_secs(7));
     }
 }

@@ -1,17 +1,18 @@
 //! `create` and `update`.
 //!
-//! Optimistic everywhere: the new state is computed from what was read and committed only if that is still
-//! the current state. A client that named a resourceVersion hears of the conflict; for one that did not the
-//! whole computation is repeated on the newer state.
+//! Concurrency is optimistic: the new state is computed from the object as read, and committed only if that is still
+//! current. A conflict is an error for a client that sent a resourceVersion; without one, the whole computation is repeated
+//! on the newer state.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use corten_api::schema::Struct;
+use corten_api::schema::{Struct, StructRef};
 use corten_api::status::ErrorList;
-use corten_api::{Status, Str, Value, encoded, managed, meta, time};
+use corten_api::{Status, Str, Value, encoded, json, managed, meta, time};
 use corten_store::{Error as StoreError, Expect};
+use parking_lot::Mutex;
 
 use super::commit::{Companions, is_companion_conflict, put_with, remove};
 use super::{list, prepare};
@@ -21,34 +22,35 @@ use crate::authorization::escalation;
 use crate::cache::Cache;
 use crate::call::Call;
 use crate::catalog::Served;
+use crate::crd;
 use crate::decode;
 use crate::object::Object;
-use crate::options::WriteOptions;
 use crate::request::go_parse_error;
 use crate::respond::{self, Answer};
+use crate::write_options::WriteOptions;
 
-/// How often a write that lost a race is tried again.
+/// The retries of a write after conflicts.
 pub(super) const RACE_RETRIES: usize = 16;
-/// How often a generated name is drawn anew.
+/// The attempts to find an unused generated name.
 const NAME_RETRIES: usize = 8;
 
-/// An object as it was read: what a change starts from and must not find replaced.
+/// An object as it was read: the base of a change, which is committed only if the object is unchanged.
 pub(crate) struct Current {
     pub(crate) object: Arc<Object>,
-    /// In the stored form.
+    /// In the stored form; that of a custom resource in the version that the request names.
     pub(crate) tree: Value,
 }
 
 impl Current {
-    /// The object a request is about, if there is one.
-    pub(crate) fn read(call: &Call, cache: &Cache) -> Option<Current> {
-        let object = cache.get(&call.at.namespace, &call.at.name)?;
-        Some(Current { tree: object.tree(), object })
+    /// The object that a request names, if it exists.
+    pub(crate) async fn read(call: &Call, cache: &Cache) -> Result<Option<Current>, Status> {
+        let Some(object) = cache.get(&call.at.namespace, &call.at.name) else { return Ok(None) };
+        Ok(Some(Current { tree: crd::to_served(call, object.tree()).await?, object }))
     }
 
     /// The tree in the version it is served in.
     pub(crate) fn live(&self, served: &Served) -> Result<Cow<'_, Value>, Status> {
-        if served.is_stored_form {
+        if served.is_stored_form || served.custom().is_some() {
             return Ok(Cow::Borrowed(&self.tree));
         }
         let mut tree = self.tree.clone();
@@ -62,24 +64,26 @@ pub(crate) async fn create(call: &mut Call) -> Result<Answer, Status> {
     let wanted = call.wanted()?;
     let decoded = decode::object(&call.headers, &call.body, call.expected(), validation)?;
     call.warnings.extend(decoded.warnings);
-    let mut object = decoded.object;
+    let mut object = decoded.object?;
     call.default(&mut object);
+    prepare::wipe_system_fields(&mut object);
     prepare::agree_on_namespace(call, &mut object)?;
-    prepare::drop_doubled_owners(call, &mut object, "");
-    own_changes(call, "", None, &mut object);
+    prepare::drop_duplicate_owners(call, &mut object, "");
+    own_new(call, &mut object);
     let stored = create_object(call, object, dry_run).await?;
-    respond::object(201, &call.served, &stored, wanted, &call.table_query()?)
+    respond::object(201, call, &stored, wanted).await
 }
 
-/// Stores a new object given in the served version with its owners; its stored text comes back.
+/// Stores a new object, given in the served version with its managedFields, and returns its stored text.
 pub(super) async fn create_object(
     call: &mut Call,
     mut object: Value,
     dry_run: bool,
 ) -> Result<Bytes, Status> {
     prepare::to_stored(call, &mut object)?;
-    // What is no revision says nothing, and neither does zero.
-    if meta::resource_version(&object).parse().is_ok_and(|revision: u64| revision != 0) {
+    refuse_while_terminating(call, &object)?;
+    // A resourceVersion that is not a number, or zero, is ignored. Dry runs do not reach the storage.
+    if !dry_run && meta::resource_version(&object).parse().is_ok_and(|revision: u64| revision != 0) {
         return Err(Status::unexplained("resourceVersion should not be set on objects to be created"));
     }
     let prefix =
@@ -87,7 +91,7 @@ pub(super) async fn create_object(
     let (mut attempts, mut redecided) = (0, false);
     loop {
         attempts += 1;
-        // Only a generated name, or something given out, can need a second try.
+        // Only a generated name or an allocation can need a second attempt.
         let once = prefix.is_empty() && !allocation::concerns(call);
         let mut candidate = if once { std::mem::take(&mut object) } else { object.clone() };
         let write = Write::create("", dry_run);
@@ -97,16 +101,20 @@ pub(super) async fn create_object(
         }
         escalation::check(call, &candidate, None)?;
         let companions = allocation::for_create(call, &mut candidate, dry_run).await?;
+        let asked = meta::resource_version(&candidate).to_owned();
         prepare::for_create(call, &mut candidate)?;
-        // What is given out anew does not change what was admitted, or charged.
+        // Admission and quota are decided once: a new allocation does not change them.
         if !redecided {
             admission::validate(call, write, Some(&candidate)).await?;
         }
+        let candidate = crd::to_stored(call, candidate).await?;
         let cache = list::cache(call)?.clone();
-        let name = meta::name(&candidate).to_owned();
-        let key = cache.form.key(meta::namespace(&candidate), &name);
+        let (namespace, name) = (meta::namespace(&candidate).to_owned(), meta::name(&candidate).to_owned());
+        let key = cache.form.key(&namespace, &name);
         if dry_run {
-            if cache.get(meta::namespace(&candidate), &name).is_none() {
+            if cache.get(&namespace, &name).is_none() {
+                let mut candidate = candidate;
+                meta::set_text(&mut candidate, "resourceVersion", &asked);
                 return Ok(unwritten(&cache, &candidate));
             }
         } else {
@@ -122,7 +130,12 @@ pub(super) async fn create_object(
         }
         let (group, resource) = (call.served.group(), call.served.name());
         if prefix.is_empty() {
-            return Err(Status::already_exists(group, resource, &name));
+            let mut exists = Status::already_exists(group, resource, &name);
+            let existing = cache.get(&namespace, &name).and_then(|object| json::parse(&object.json).ok());
+            if existing.is_some_and(|object| object.at(&["metadata", "deletionTimestamp"]).is_some()) {
+                exists.message = format!("object is being deleted: {}", exists.message);
+            }
+            return Err(exists);
         }
         if attempts >= NAME_RETRIES {
             return Err(Status::generated_name_taken(group, resource, &name));
@@ -130,25 +143,35 @@ pub(super) async fn create_object(
     }
 }
 
+/// Refuses new objects of a custom resource whose definition is being deleted.
+fn refuse_while_terminating(call: &Call, object: &Value) -> Result<(), Status> {
+    let (group, resource) = (call.served.group(), call.served.name());
+    if call.served.custom().is_none() || !call.backend.catalog.definitions.is_terminating(group, resource) {
+        return Ok(());
+    }
+    let why = "create not allowed while custom resource definition is terminating";
+    Err(Status::forbidden(group, resource, meta::name(object), why))
+}
+
 pub(crate) async fn update(call: &mut Call, subresource: &str) -> Result<Answer, Status> {
     let WriteOptions { validation, dry_run } = WriteOptions::read(&call.query, "UpdateOptions")?;
     let wanted = call.wanted()?;
     let decoded = decode::object(&call.headers, &call.body, call.expected(), validation)?;
     call.warnings.extend(decoded.warnings);
-    let mut object = decoded.object;
+    let mut object = decoded.object?;
     call.default(&mut object);
     prepare::agree_on_namespace(call, &mut object)?;
-    prepare::drop_doubled_owners(call, &mut object, "");
+    prepare::drop_duplicate_owners(call, &mut object, "");
     prepare::agree_on_name(call, &mut object)?;
     let cache = list::cache(call)?.clone();
     let asked = meta::resource_version(&object).to_owned();
     for _ in 0..RACE_RETRIES {
-        let Some(current) = Current::read(call, &cache) else {
+        let Some(current) = Current::read(call, &cache).await? else {
             if subresource.is_empty() && call.served.rules.create_on_update {
                 meta::set_text(&mut object, "resourceVersion", "");
-                own_changes(call, "", None, &mut object);
+                own_new(call, &mut object);
                 let stored = create_object(call, object, dry_run).await?;
-                return respond::object(201, &call.served, &stored, wanted, &call.table_query()?);
+                return respond::object(201, call, &stored, wanted).await;
             }
             return Err(call.not_found());
         };
@@ -165,9 +188,9 @@ pub(crate) async fn update(call: &mut Call, subresource: &str) -> Result<Answer,
         if asked.is_empty() && (call.served.rules.unconditional_update || !subresource.is_empty()) {
             meta::set_text(&mut new, "resourceVersion", &current.object.revision.to_string());
         }
-        own_changes(call, subresource, Some(&*current.live(&call.served)?), &mut new);
+        own_changes(call, subresource, &current, &mut new).await?;
         match replace(call, subresource, &cache, &current, new, dry_run).await? {
-            Some(stored) => return respond::object(200, &call.served, &stored, wanted, &call.table_query()?),
+            Some(stored) => return respond::object(200, call, &stored, wanted).await,
             None if asked.is_empty() => {}
             None => return Err(call.stale()),
         }
@@ -175,7 +198,7 @@ pub(crate) async fn update(call: &mut Call, subresource: &str) -> Result<Answer,
     Err(call.stale())
 }
 
-/// An update is about the object its uid and resourceVersion name, if it names them.
+/// Checks the update's uid and resourceVersion against the current object, if the update has them.
 fn check_preconditions(call: &Call, object: &Value, current: &Current, asked: &str) -> Result<(), Status> {
     let uid = meta::uid(object);
     if !uid.is_empty() {
@@ -193,8 +216,8 @@ fn check_preconditions(call: &Call, object: &Value, current: &Current, asked: &s
     Ok(())
 }
 
-/// Replaces `current` by a new state given in the served version with its owners. The stored text comes
-/// back, or `None` if somebody else was first.
+/// Replaces `current` by a new state, given in the served version with its managedFields. Returns the stored text, or
+/// `None` after a conflict.
 pub(crate) async fn replace(
     call: &mut Call,
     subresource: &str,
@@ -214,7 +237,7 @@ pub(crate) async fn replace(
         let companions =
             allocation::for_update(call, subresource, &mut candidate, &current.tree, dry_run).await?;
         prepare::for_update(call, subresource, &mut candidate, &current.tree)?;
-        // What is given out anew does not change what was admitted, or charged.
+        // Admission and quota are decided once: a new allocation does not change them.
         if attempts == 1 {
             admission::validate(call, write, Some(&candidate)).await?;
         }
@@ -227,17 +250,17 @@ pub(crate) async fn replace(
     }
 }
 
-/// What became of a new state.
+/// The outcome of writing a new state.
 pub(super) enum Replaced {
-    /// It is stored; its text.
+    /// Stored, with its text.
     Stored(Bytes),
-    /// Somebody else was first.
+    /// The object has changed since it was read.
     Overtaken,
-    /// What was to be written with it is no longer as it was when that was decided.
+    /// A companion of the write has changed since the allocation was decided.
     Undecided,
 }
 
-/// `replace` with a new state that is ready to be stored.
+/// `replace` with a new state that is already prepared.
 pub(super) async fn replace_stored(
     call: &mut Call,
     cache: &Arc<Cache>,
@@ -249,19 +272,20 @@ pub(super) async fn replace_stored(
     let (object, old) = (&current.object, &current.tree);
     managed::keep_times(old, &mut new);
     meta::set_text(&mut new, "resourceVersion", meta::resource_version(old));
-    if let Some(map) = new.as_object_mut() {
-        map.insert("kind", cache.form.kind);
+    if let (Some(map), None) = (new.as_object_mut(), call.served.custom()) {
+        map.insert("kind", &cache.form.kind);
         map.insert("apiVersion", cache.form.api_version.as_str());
     }
-    if new == *old {
+    if new == *old && !object.is_stale && !object.is_foreign {
         return Ok(Replaced::Stored(object.json.clone()));
     }
+    let new = crd::to_stored(call, new).await?;
     if dry_run {
         return Ok(Replaced::Stored(unwritten(cache, &new)));
     }
     let expect = Expect::ModRevision(object.revision);
     let outcome = if is_finished(call, &new) {
-        // Nothing holds the object back any more: this update is its end.
+        // The last finalizer is gone: this update deletes the object.
         drop(companions);
         let removed = remove(call, object).await;
         removed.map(|()| without_revision_at(cache, &new, object.revision))
@@ -278,8 +302,8 @@ pub(super) async fn replace_stored(
     }
 }
 
-/// `replace` for a new number of replicas: the object's own spec, owners included, changed through its
-/// `scale`, which is what was admitted.
+/// `replace` for a new number of replicas: the object's spec and managedFields, changed through its `scale`, which has
+/// already been admitted.
 pub(crate) async fn replace_scaled(
     call: &mut Call,
     cache: &Arc<Cache>,
@@ -294,7 +318,7 @@ pub(crate) async fn replace_scaled(
     }
 }
 
-/// Whether an object only waited for its last finalizer.
+/// True if an object is being deleted and has no finalizer left.
 fn is_finished(call: &Call, object: &Value) -> bool {
     let grace = object.int_at(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0);
     let held = meta::finalizers(object).next().is_some()
@@ -304,11 +328,11 @@ fn is_finished(call: &Call, object: &Value) -> bool {
 
 /// The text of an object that was not written.
 pub(super) fn unwritten(cache: &Cache, object: &Value) -> Bytes {
-    let text = encoded::encode(object, cache.form.kind, &cache.form.api_version);
+    let text = encoded::encode(object, &cache.form.kind, &cache.form.api_version);
     let revision = meta::resource_version(object);
     let mut bytes = text.bytes;
     if revision.is_empty() {
-        // Nothing was written: there is no revision to show, not an empty one.
+        // An object that was not written has no resourceVersion, not an empty one.
         let start = text.revision_at - "\"resourceVersion\":\"".len();
         let comma = usize::from(bytes[start - 1] == b',');
         bytes.drain(start - comma..=text.revision_at);
@@ -324,23 +348,65 @@ fn without_revision_at(cache: &Cache, object: &Value, revision: u64) -> Bytes {
     unwritten(cache, &object)
 }
 
-/// What a client hears when the store cannot.
+/// The status of a store error.
 pub(crate) fn store_failure(error: StoreError) -> Status {
     match error {
         StoreError::NoSpace(_) => Status::unexplained("etcdserver: mvcc: database space exceeded"),
         error => {
-            tracing::error!(error = &error as &dyn std::error::Error, "write failed");
+            tracing::error!(err = &error as &dyn std::error::Error, "cannot write to the store");
             Status::internal(error)
         }
     }
 }
 
-/// What field management needs to know of a request, owned.
+/// The request data that field management needs, owned.
+///
+/// Field management is pure, but owners of another version of a custom resource are compared in that version, and a
+/// webhook may have to convert to it. So a comparison that lacks a conversion fails and leaves it pending; the caller has
+/// it made by [`Ownership::convert_pending`] and compares again, until nothing is pending.
 pub(crate) struct Ownership {
     manager: Str,
     now: Str,
     filter: Option<managed::Filter>,
     subresource: String,
+    converter: Option<Arc<crd::Converter>>,
+    conversions: Mutex<Conversions>,
+}
+
+/// The conversions that a comparison of field owners needs from a webhook.
+#[derive(Default)]
+struct Conversions {
+    made: Vec<Conversion>,
+    /// An object, and the version to convert it to.
+    pending: Option<(Value, String)>,
+}
+
+/// A conversion that was made, or failed.
+struct Conversion {
+    from: Value,
+    to: String,
+    result: Result<Value, String>,
+}
+
+/// The versions of a custom resource.
+impl managed::Versions for Ownership {
+    fn schema(&self, api_version: &str) -> Option<StructRef> {
+        let version = self.converter.as_ref()?.version(api_version)?;
+        Some(version.compiled().typed().clone())
+    }
+
+    fn convert(&self, object: &mut Value, to: &str) -> Result<(), String> {
+        if self.converter.as_ref().and_then(|converter| converter.convert_in_place(object, to)).is_some() {
+            return Ok(());
+        }
+        let mut conversions = self.conversions.lock();
+        if let Some(made) = conversions.made.iter().find(|made| made.to == to && made.from == *object) {
+            *object = made.result.clone()?;
+            return Ok(());
+        }
+        conversions.pending = Some((object.clone(), to.to_owned()));
+        Err(format!("the conversion to {to} is pending"))
+    }
 }
 
 impl Ownership {
@@ -350,11 +416,30 @@ impl Ownership {
             now: time::format(call.now),
             filter: prepare::ownership_filter(call, subresource),
             subresource: subresource.to_owned(),
+            converter: call.served.converter.clone(),
+            conversions: Mutex::default(),
         }
     }
 
+    fn converts_by_webhook(&self) -> bool {
+        self.converter.as_ref().is_some_and(|converter| converter.has_webhook())
+    }
+
+    /// Makes the conversion that the last comparison lacked. Returns false if it lacked none.
+    pub(super) async fn convert_pending(&self, call: &Call) -> bool {
+        let Some(converter) = &self.converter else { return false };
+        let Some((from, to)) = self.conversions.lock().pending.take() else { return false };
+        let converted = converter.convert(&call.backend, vec![from.clone()], &to).await;
+        let result = converted.map_err(|status| status.message).and_then(|objects| {
+            objects.into_iter().next().ok_or_else(|| "the webhook returned no object".to_owned())
+        });
+        self.conversions.lock().made.push(Conversion { from, to, result });
+        true
+    }
+
     pub(crate) fn context<'a>(&'a self, call: &'a Call) -> managed::Context<'a> {
-        self.context_for(&call.served.schema, &call.served.api_version)
+        let context = self.context_for(call.schema(), &call.served.api_version);
+        managed::Context { versions: call.served.custom().map(|_| self as &dyn managed::Versions), ..context }
     }
 
     /// For a body of another type than the resource's own.
@@ -370,11 +455,31 @@ impl Ownership {
             subresource: &self.subresource,
             now: &self.now,
             filter: self.filter.as_ref(),
+            versions: None,
         }
     }
 }
 
-/// Records who owns what this request changes.
-pub(crate) fn own_changes(call: &Call, subresource: &str, live: Option<&Value>, new: &mut Value) {
-    managed::update(&Ownership::of(call, subresource).context(call), live, new);
+/// Records the request's manager as the owner of all fields of a new object.
+pub(crate) fn own_new(call: &Call, new: &mut Value) {
+    managed::update(&Ownership::of(call, "").context(call), None, new);
+}
+
+/// Records the request's manager as the owner of the fields that it changes.
+async fn own_changes(
+    call: &Call,
+    subresource: &str,
+    current: &Current,
+    new: &mut Value,
+) -> Result<(), Status> {
+    let owner = Ownership::of(call, subresource);
+    let live = current.live(&call.served)?;
+    loop {
+        let sent = owner.converts_by_webhook().then(|| new.clone());
+        managed::update(&owner.context(call), Some(&live), new);
+        match sent {
+            Some(sent) if owner.convert_pending(call).await => *new = sent,
+            _ => return Ok(()),
+        }
+    }
 }

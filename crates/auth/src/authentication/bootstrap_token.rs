@@ -1,7 +1,7 @@
-//! Bootstrap tokens: how a machine that is to join a cluster shows that it was invited.
+//! Bootstrap tokens, with which a machine joins a cluster.
 //!
-//! A token is `id.secret`; a secret named after the id in `kube-system` says what it is worth. A token that
-//! is worth nothing is no different from one that never was.
+//! A token is `id.secret`; a Secret in `kube-system` named after the id contains its secret, expiry and usages. An invalid
+//! token is treated like one that does not exist.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use jiff::Timestamp;
 use super::same_secret;
 use crate::{AUTHENTICATED, User};
 
-/// Where the secrets are.
+/// The namespace of the secrets.
 pub const NAMESPACE: &str = "kube-system";
 const PREFIX: &str = "bootstrap-token-";
 const TYPE: &str = "bootstrap.kubernetes.io/token";
 const GROUP: &str = "system:bootstrappers";
 
-/// A token by its form.
+/// A token in the valid format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BootstrapToken<'a> {
     id: &'a str,
@@ -28,7 +28,7 @@ pub struct BootstrapToken<'a> {
 }
 
 impl<'a> BootstrapToken<'a> {
-    /// Six characters, a dot, sixteen characters; lower-case letters and digits.
+    /// Parses six characters, a dot, sixteen characters; lower-case letters and digits.
     pub fn parse(token: &'a str) -> Option<BootstrapToken<'a>> {
         let (id, secret) = token.split_once('.')?;
         let plain = |text: &str| text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
@@ -36,12 +36,12 @@ impl<'a> BootstrapToken<'a> {
             .then_some(BootstrapToken { id, secret })
     }
 
-    /// The name of the secret that speaks for the token.
+    /// The name of the token's secret.
     pub fn secret_name(&self) -> String {
         format!("{PREFIX}{}", self.id)
     }
 
-    /// Who the token speaks for, if the secret of its name says so.
+    /// The user of the token, if its secret allows authentication.
     pub fn user(&self, secret: &Value, now: Timestamp) -> Option<User> {
         let data = |key: &str| data(secret, key);
         if meta::is_deleting(secret) || secret.str_at(&["type"]) != Some(TYPE) {
@@ -63,16 +63,16 @@ impl<'a> BootstrapToken<'a> {
     }
 }
 
-/// How long a token is still good.
+/// The remaining validity of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expiration {
     Never,
     In(Duration),
-    /// Also if it cannot be told when.
+    /// Expired, or with an invalid expiration.
     Over,
 }
 
-/// How long the token of a secret is still good.
+/// The remaining validity of a secret's token.
 pub fn expiration(secret: &Value, now: Timestamp) -> Expiration {
     let text = data(secret, "expiration");
     if text.is_empty() {
@@ -82,7 +82,7 @@ pub fn expiration(secret: &Value, now: Timestamp) -> Expiration {
     left.filter(|left| !left.is_zero()).map_or(Expiration::Over, Expiration::In)
 }
 
-/// The id and the secret of a token that may sign what others are told.
+/// The id and the secret of a token that may sign the `cluster-info` config map.
 pub fn for_signing(secret: &Value, now: Timestamp) -> Option<(String, String)> {
     let (id, value) = (data(secret, "token-id"), data(secret, "token-secret"));
     let plain = |text: &str| text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
@@ -92,7 +92,7 @@ pub fn for_signing(secret: &Value, now: Timestamp) -> Option<(String, String)> {
     (named && good && !value.is_empty()).then_some((id, value))
 }
 
-/// A token's signature of a text, without the text.
+/// A token's detached signature of a text.
 pub fn sign(content: &str, id: &str, secret: &str) -> String {
     let header = URL_SAFE_NO_PAD.encode(format!(r#"{{"alg":"HS256","kid":"{id}"}}"#));
     let message = format!("{header}.{}", URL_SAFE_NO_PAD.encode(content));
@@ -100,7 +100,7 @@ pub fn sign(content: &str, id: &str, secret: &str) -> String {
     format!("{header}..{}", URL_SAFE_NO_PAD.encode(signature))
 }
 
-/// The groups of a token: sorted, each once; none at all if one is not a bootstrapper's.
+/// The groups of a token, sorted and without duplicates; `None` if one is not a bootstrappers group.
 fn groups(extra: &str) -> Option<Vec<String>> {
     let mut groups = vec![GROUP.to_owned()];
     for group in extra.split(',').filter(|_| !extra.is_empty()) {

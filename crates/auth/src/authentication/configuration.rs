@@ -1,12 +1,12 @@
-//! The `AuthenticationConfiguration` file, as far as it is about anonymous requests.
+//! The `AuthenticationConfiguration` file; only its settings of anonymous requests are supported.
 
 use corten_api::{Value, meta, yaml};
 
-/// Who may come without credentials.
+/// The requests that are allowed without credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Anonymous {
-    Nobody,
-    Everybody,
+    Denied,
+    Allowed,
     /// Only requests for exactly these paths.
     Paths(Vec<String>),
 }
@@ -14,8 +14,8 @@ pub enum Anonymous {
 impl Anonymous {
     pub fn allows(&self, path: &str) -> bool {
         match self {
-            Anonymous::Nobody => false,
-            Anonymous::Everybody => true,
+            Anonymous::Denied => false,
+            Anonymous::Allowed => true,
             Anonymous::Paths(paths) => paths.iter().any(|allowed| allowed == path),
         }
     }
@@ -23,13 +23,13 @@ impl Anonymous {
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigurationError {
-    #[error("it is not YAML")]
+    #[error("not YAML")]
     Syntax(#[source] yaml::YamlError),
     #[error("it is {api_version} {kind}; it must be apiserver.config.k8s.io/v1 AuthenticationConfiguration")]
     Kind { api_version: String, kind: String },
-    #[error("{0}: this field is not known or stands twice")]
+    #[error("{0}: unknown or duplicate field")]
     Field(String),
-    #[error("{field}: this must be {expected}")]
+    #[error("{field}: must be {expected}")]
     Type { field: &'static str, expected: &'static str },
     #[error("jwt: JWT authenticators are not available yet; leave this field out")]
     Jwt,
@@ -40,7 +40,7 @@ pub enum ConfigurationError {
 const VERSIONS: [&str; 3] =
     ["apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1beta1", "apiserver.config.k8s.io/v1alpha1"];
 
-/// Reads the file; `None` if it leaves anonymous requests to the flags.
+/// Parses the file; `None` if it does not configure anonymous requests.
 pub fn configuration(text: &str) -> Result<Option<Anonymous>, ConfigurationError> {
     let mut duplicates = Vec::new();
     let file = yaml::to_value(text.as_bytes(), &mut duplicates).map_err(ConfigurationError::Syntax)?;
@@ -80,9 +80,9 @@ fn anonymous(section: &Value) -> Result<Anonymous, ConfigurationError> {
         paths.push(path.ok_or(wrong)?.to_owned());
     }
     match (enabled, paths.is_empty()) {
-        (true, true) => Ok(Anonymous::Everybody),
+        (true, true) => Ok(Anonymous::Allowed),
         (true, false) => Ok(Anonymous::Paths(paths)),
-        (false, true) => Ok(Anonymous::Nobody),
+        (false, true) => Ok(Anonymous::Denied),
         (false, false) => Err(ConfigurationError::ConditionsWithoutEnabled),
     }
 }

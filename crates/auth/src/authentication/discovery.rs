@@ -1,5 +1,4 @@
-//! What others are told so that they can verify tokens themselves: the OpenID provider's configuration and
-//! its key set.
+//! OpenID discovery, with which other servers verify tokens: the provider's configuration and its key set.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +9,7 @@ use super::PublicKeys;
 pub const CONFIGURATION_PATH: &str = "/.well-known/openid-configuration";
 pub const KEYS_PATH: &str = "/openid/v1/jwks";
 
-/// Whether an issuer can be discovered at all: it must be a URL others can ask.
+/// True if an issuer supports discovery: it must be an HTTPS URL.
 pub fn is_discoverable(issuer: &str) -> bool {
     issuer.strip_prefix("https://").is_some_and(|rest| !rest.is_empty() && !rest.contains(['?', '#']))
 }

@@ -1,13 +1,13 @@
-//! Front proxies: whoever shows a proxy's certificate says in headers for whom it speaks.
+//! Front proxies: a client with a front proxy's certificate names the user in headers.
 
 use std::collections::BTreeMap;
 
 use crate::User;
 
-/// The headers that are believed from a proxy. Names are compared without regard to case.
+/// The headers of front proxies. Names are case-insensitive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrontProxy {
-    /// The common names of proxies' certificates; any, if there are none.
+    /// The common names of front-proxy certificates; empty for any.
     pub allowed_names: Vec<String>,
     pub username_headers: Vec<String>,
     pub uid_headers: Vec<String>,
@@ -16,7 +16,7 @@ pub struct FrontProxy {
 }
 
 impl FrontProxy {
-    /// The headers everybody agrees on.
+    /// The standard headers.
     pub fn standard(allowed_names: Vec<String>) -> FrontProxy {
         FrontProxy {
             allowed_names,
@@ -31,7 +31,7 @@ impl FrontProxy {
         self.allowed_names.is_empty() || self.allowed_names.iter().any(|name| name == common_name)
     }
 
-    /// The user a proxy speaks for, from a request's headers in their order; `None` if it names none.
+    /// The user in a front proxy's request headers, in their order; `None` without a user header.
     pub fn user(&self, headers: &[(&str, &str)]) -> Option<User> {
         let first = |names: &[String]| {
             names.iter().find_map(|name| {
@@ -58,7 +58,7 @@ impl FrontProxy {
         Some(User { name, uid, groups, extra })
     }
 
-    /// Whether a header is one that only a proxy may send.
+    /// True for a header that only a front proxy may send.
     pub fn owns(&self, header: &str) -> bool {
         let names = [&self.username_headers, &self.uid_headers, &self.group_headers];
         names.into_iter().flatten().any(|name| name.eq_ignore_ascii_case(header))
@@ -71,7 +71,7 @@ fn without_prefix<'h>(header: &'h str, prefix: &str) -> Option<&'h str> {
     start.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// Decodes percent signs; a key that is not well encoded stays as it is.
+/// Percent-decodes a key; an invalid encoding stays unchanged.
 fn unescape(key: &str) -> String {
     let mut bytes = Vec::with_capacity(key.len());
     let mut rest = key.as_bytes();

@@ -1,7 +1,7 @@
-//! JSON web tokens in their compact form: taking them apart, verifying them, making them.
+//! JSON web tokens in their compact form: parsing, verification, signing.
 //!
-//! Strict: exactly three parts without padding; no extension that the token calls critical; no key that
-//! comes with the token. The claims are there before verification only so that the issuer can be looked at.
+//! Strict: exactly three parts without padding; no critical extensions; no keys in the token. Before verification only the
+//! issuer is accessible.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,7 +9,7 @@ use corten_api::{Value, json};
 
 use super::{PublicKeys, Refusal, SigningKey};
 
-/// A token that nobody has verified yet.
+/// An unverified token.
 #[derive(Debug)]
 pub struct Token<'a> {
     algorithm: String,
@@ -21,7 +21,7 @@ pub struct Token<'a> {
 }
 
 impl<'a> Token<'a> {
-    /// Takes a token apart; `None` if it is none.
+    /// Parses a token; `None` if the text is not one.
     pub fn parse(text: &'a str) -> Option<Token<'a>> {
         let (signed, signature) = text.rsplit_once('.')?;
         let (header, claims) = signed.split_once('.')?;
@@ -49,12 +49,12 @@ impl<'a> Token<'a> {
         })
     }
 
-    /// Who the token says made it.
+    /// The unverified issuer.
     pub fn issuer(&self) -> &str {
         self.claims.str_at(&["iss"]).unwrap_or_default()
     }
 
-    /// The claims, if one of the keys signed them.
+    /// Verifies the signature with one of the keys, and returns the claims.
     pub fn verify(self, keys: &PublicKeys) -> Result<Value, Refusal> {
         if keys.candidates(&self.key_id).next().is_none() {
             return Err(Refusal::NoKey);
@@ -67,7 +67,7 @@ impl<'a> Token<'a> {
 }
 
 impl SigningKey {
-    /// A token with these claims; `None` if the machine cannot sign.
+    /// A signed token with these claims; `None` if signing fails.
     pub fn token(&self, claims: &Value) -> Option<String> {
         let header = format!(r#"{{"alg":"{}","kid":"{}"}}"#, self.public().algorithm(), self.public().id());
         let mut token = URL_SAFE_NO_PAD.encode(header);

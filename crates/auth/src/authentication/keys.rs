@@ -1,7 +1,7 @@
 //! The keys that sign and verify service-account tokens.
 //!
-//! A key decides which algorithms it is used with: what a token says of its algorithm can only ever select
-//! among those, so that a public key is never taken for a shared secret.
+//! A key determines its algorithms: the algorithm in a token can only select among those, so that a public key is never used
+//! as a shared secret.
 
 use aws_lc_rs::digest;
 use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
@@ -15,18 +15,18 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use corten_api::{Map, Value};
 use rustls_pki_types::pem::{PemObject, SectionKind};
 
-/// Why key material cannot be used.
+/// Invalid key material.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    #[error("it is not PEM")]
+    #[error("not PEM")]
     Pem,
-    #[error("it holds no RSA or ECDSA key")]
+    #[error("no RSA or ECDSA key found")]
     None,
-    #[error("it holds a key that is neither RSA with 2048 bits or more nor ECDSA P-256, P-384 or P-521")]
+    #[error("unsupported key; use RSA with 2048 bits or more, or ECDSA P-256, P-384 or P-521")]
     Unusable,
 }
 
-/// What kind of key it is: RSA, or ECDSA on a curve.
+/// The kind of a key: RSA, or ECDSA on a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Rsa,
@@ -35,11 +35,11 @@ enum Kind {
     P521,
 }
 
-/// A curve: its kind, how a public key on it is wrapped, how a key on it signs.
+/// A curve: its kind, the encoding of its public keys, its signing algorithm.
 struct Curve {
     kind: Kind,
     name: &'static str,
-    /// Everything of a `SubjectPublicKeyInfo` before the point.
+    /// The part of a `SubjectPublicKeyInfo` before the point.
     wrapping: &'static [u8],
     point: usize,
     signing: &'static EcdsaSigningAlgorithm,
@@ -69,7 +69,7 @@ static CURVES: [Curve; 3] = [
     },
 ];
 
-/// A key that verifies.
+/// A key that verifies tokens.
 #[derive(Debug, Clone)]
 pub struct PublicKey {
     id: String,
@@ -79,7 +79,7 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// Reads a `SubjectPublicKeyInfo`.
+    /// Parses a `SubjectPublicKeyInfo`.
     fn from_spki(spki: &[u8]) -> Result<PublicKey, KeyError> {
         let id = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, spki));
         for curve in &CURVES {
@@ -97,12 +97,12 @@ impl PublicKey {
         Ok(PublicKey { id, kind: Kind::Rsa, bytes: spki.to_owned() })
     }
 
-    /// How tokens name this key: a digest, so that nobody mistakes it for the key.
+    /// The key id in tokens: a digest of the key.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The algorithm new tokens are signed with.
+    /// The algorithm of new tokens.
     pub fn algorithm(&self) -> &'static str {
         match self.kind {
             Kind::Rsa => "RS256",
@@ -112,7 +112,7 @@ impl PublicKey {
         }
     }
 
-    /// Whether this key made a signature with an algorithm it is used with.
+    /// True if this key made a signature with one of its algorithms.
     pub(super) fn verify(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> bool {
         let algorithm: &'static dyn signature::VerificationAlgorithm = match (self.kind, algorithm) {
             (Kind::P256, "ES256") => &signature::ECDSA_P256_SHA256_FIXED,
@@ -129,7 +129,7 @@ impl PublicKey {
         UnparsedPublicKey::new(algorithm, &self.bytes).verify(message, signature).is_ok()
     }
 
-    /// The key as others are told of it.
+    /// The key as a JSON web key.
     pub(super) fn to_jwk(&self) -> Value {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         let mut jwk = Map::new();
@@ -151,12 +151,12 @@ impl PublicKey {
     }
 }
 
-/// The keys whose tokens are believed.
+/// The keys that verify tokens.
 #[derive(Debug, Clone, Default)]
 pub struct PublicKeys(Vec<PublicKey>);
 
 impl PublicKeys {
-    /// Every key in a PEM text: public ones, and the public halves of private ones.
+    /// All keys in a PEM text: public keys, and the public parts of private keys.
     pub fn from_pem(pem: &str) -> Result<PublicKeys, KeyError> {
         let mut keys = PublicKeys::default();
         for section in sections(pem) {
@@ -168,7 +168,7 @@ impl PublicKeys {
         if keys.0.is_empty() { Err(KeyError::None) } else { Ok(keys) }
     }
 
-    /// Believes one more key.
+    /// Adds a key.
     pub fn add(&mut self, key: PublicKey) {
         if self.0.iter().all(|known| known.id != key.id) {
             self.0.push(key);
@@ -183,7 +183,7 @@ impl PublicKeys {
         self.0.iter()
     }
 
-    /// The keys a token can have been signed with: the one it names, or any if it names none.
+    /// The keys that may have signed a token: the one with its key id, or all if it has none.
     pub(super) fn candidates<'a>(&'a self, id: &'a str) -> impl Iterator<Item = &'a PublicKey> {
         self.0.iter().filter(move |key| id.is_empty() || key.id == id)
     }
@@ -246,7 +246,7 @@ impl SigningKey {
         &self.public
     }
 
-    /// A signature in the form tokens carry; `None` if the machine has no randomness.
+    /// A signature in the format of tokens; `None` without randomness.
     pub(super) fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
         let random = SystemRandom::new();
         match &self.pair {
@@ -266,7 +266,7 @@ impl std::fmt::Debug for SigningKey {
     }
 }
 
-/// The sections of a PEM text that are of a known kind.
+/// The sections of a PEM text of known kinds.
 fn sections(pem: &str) -> impl Iterator<Item = Result<(SectionKind, Vec<u8>), KeyError>> + '_ {
     <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes()).map(|section| section.map_err(|_| KeyError::Pem))
 }

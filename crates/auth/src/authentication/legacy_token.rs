@@ -1,23 +1,23 @@
-//! Tokens that live in secrets of type `kubernetes.io/service-account-token`: they never expire and are good
-//! for as long as the secret holds them.
+//! Tokens in secrets of type `kubernetes.io/service-account-token`: they never expire and are valid while the secret contains
+//! them.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use corten_api::{Value, meta, value};
 use jiff::{Span, Timestamp};
 
-use super::service_account::{self, Registered, text};
+use super::service_account_token::{self, Registered, text};
 use super::{Refusal, same_secret};
 use crate::User;
 use crate::service_account::{split_user_name, user_name};
 
-/// Who makes these tokens.
+/// The issuer of these tokens.
 pub const ISSUER: &str = "kubernetes/serviceaccount";
-/// On a secret: the day its token was last used.
+/// The label of a secret with the day on which its token was last used.
 pub const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
-/// On a secret: its token is not to be used any more.
+/// The label of a secret whose token is invalid.
 pub const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
-/// What users of a token hear that came with its service account.
+/// The warning about a token that was created with its service account.
 pub const AUTO_GENERATED: &str = "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated secret-based tokens.";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,11 +28,11 @@ pub struct Claims {
     uid: String,
 }
 
-/// A token that is good, and what its use brings with it.
+/// A valid token, and the warning about its use.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Accepted {
     pub user: User,
-    /// Whether the secret came with the service account, which its users are warned of.
+    /// True if the secret was created with the service account, which clients are warned about.
     pub auto_generated: bool,
 }
 
@@ -57,7 +57,7 @@ impl Claims {
         Ok(found)
     }
 
-    /// Holds a token against the secret it came from and the service account it is for.
+    /// Compares a token with its secret and its service account.
     pub fn check(
         &self,
         token: &str,
@@ -84,13 +84,13 @@ impl Claims {
         }
         let mut own_secrets = account.items_at(&["secrets"]).iter();
         Ok(Accepted {
-            user: service_account::user(&self.namespace, &self.name, &self.uid),
+            user: service_account_token::user(&self.namespace, &self.name, &self.uid),
             auto_generated: own_secrets.any(|s| s.str_at(&["name"]) == Some(&self.secret)),
         })
     }
 }
 
-/// What the token in a secret says of the service account it is for.
+/// The claims of the token in a service account's secret.
 pub fn claims(account: &Value, secret: &str) -> Value {
     let (namespace, name) = (meta::namespace(account), meta::name(account));
     value!({
@@ -103,8 +103,8 @@ pub fn claims(account: &Value, secret: &str) -> Value {
     })
 }
 
-/// The day to write on a secret whose token is used, if it is not there already. Tomorrow's counts too: the
-/// clocks of several servers differ.
+/// The day for the label of a secret whose token is used, if it is not set already. Tomorrow's counts as set too, because
+/// the clocks of several servers differ.
 pub fn last_used(secret: &Value, now: Timestamp) -> Option<String> {
     let day = |at: Timestamp| at.strftime("%Y-%m-%d").to_string();
     let (today, tomorrow) = (day(now), now.checked_add(Span::new().hours(24)).map(day));

@@ -1,15 +1,15 @@
-//! Why a credential is not believed.
+//! The reasons of rejected credentials.
 //!
-//! Clients that ask for a review of a token read these sentences, so they are upstream's.
+//! Clients read these messages in token reviews, so they are upstream's.
 
 use corten_api::status::quoted;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It is of no kind that is known here.
+    /// No authenticator accepts it.
     #[error("invalid bearer token")]
     Unknown,
-    /// It did not come as tokens come.
+    /// It was sent in an invalid way.
     #[error("{0}")]
     Misplaced(&'static str),
     #[error("invalid signature, no keys found")]

@@ -8,20 +8,20 @@ use crate::{AUTHENTICATED, User};
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenFileError {
-    #[error("record on line {line}: a quote stands inside a field that is not quoted")]
+    #[error("record on line {line}: quote inside an unquoted field")]
     BareQuote { line: usize },
-    #[error("record on line {line}: a quoted field does not end, or something follows its end")]
+    #[error("record on line {line}: quoted field is not terminated, or text follows its closing quote")]
     Quote { line: usize },
-    #[error("it must have at least 3 columns (token, user name, user uid), found {found}")]
+    #[error("token file must have at least 3 columns (token, user name, user uid), found {found}")]
     Columns { found: usize },
 }
 
-/// The users of a token file. Tokens are kept as digests, so that looking one up tells nothing of others.
+/// The users of a token file. Tokens are kept as digests, so that the time of a lookup discloses nothing about others.
 #[derive(Debug, Clone, Default)]
 pub struct TokenFile(HashMap<[u8; 32], Arc<User>>);
 
 impl TokenFile {
-    /// Of equal tokens the last counts; a record without a token is passed over.
+    /// Parses a file. Of equal tokens the last counts; a record without a token is skipped.
     pub fn parse(text: &str) -> Result<TokenFile, TokenFileError> {
         let mut users = HashMap::new();
         for record in records(text)? {
@@ -48,7 +48,7 @@ impl TokenFile {
     }
 }
 
-/// Comma-separated values as Go reads them: empty lines are no records, quoted fields may span lines.
+/// Comma-separated values as Go parses them: empty lines are skipped, quoted fields may span lines.
 fn records(text: &str) -> Result<Vec<Vec<String>>, TokenFileError> {
     let text = text.replace("\r\n", "\n");
     let mut records = Vec::new();
@@ -79,7 +79,7 @@ fn records(text: &str) -> Result<Vec<Vec<String>>, TokenFileError> {
     Ok(records)
 }
 
-/// One field and what follows it, which is a comma, a line's end or nothing.
+/// One field and the rest, which begins with a comma or a line's end, or is empty.
 fn field(text: &str, line: usize) -> Result<(String, &str), TokenFileError> {
     let Some(mut rest) = text.strip_prefix('"') else {
         let (field, after) = text.split_at(text.find([',', '\n']).unwrap_or(text.len()));

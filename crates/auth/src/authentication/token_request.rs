@@ -1,28 +1,28 @@
-//! `TokenRequest`: what may be asked for, and for how long a token is made.
+//! `TokenRequest`: validation, and the lifetime of the token.
 
 use corten_api::status::ErrorList;
 use corten_api::{Value, resources};
 
-/// The shortest lifetime that may be asked for.
+/// The minimum lifetime of a request.
 const SHORTEST: i64 = 10 * 60;
 const LONGEST: i64 = 1 << 32;
-/// What clients that cannot renew tokens ask for: a mark, one hour and seven seconds.
+/// The lifetime that marks requests for clients that may not renew tokens: one hour and seven seconds.
 const MARKED: i64 = 60 * 60 + 7;
-/// How long tokens with that mark live.
+/// The actual lifetime of such tokens.
 const EXTENDED: i64 = 365 * 24 * 60 * 60;
 
-/// For how long a token is made.
+/// The lifetime of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetime {
-    /// What the client is told.
-    pub told: i64,
-    /// What the token says.
+    /// The lifetime in the response.
+    pub reported: i64,
+    /// The lifetime in the token.
     pub actual: i64,
-    /// From when on its use is worth a warning.
+    /// The seconds after which its use is warned about.
     pub warn_after: Option<i64>,
 }
 
-/// What the server does with lifetimes.
+/// The server's rules for lifetimes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LifetimeRules {
     /// In seconds; zero means no limit.
@@ -31,18 +31,17 @@ pub struct LifetimeRules {
 }
 
 impl LifetimeRules {
-    /// The lifetime of a token that is asked for: `for_pod` if it is bound to one, `for_api` if it is for
-    /// the API server alone.
+    /// The lifetime of a requested token: `for_pod` if it is bound to a pod, `for_api` if its only audience is the API server.
     pub fn lifetime(self, asked: i64, for_pod: bool, for_api: bool) -> Lifetime {
-        let told = if self.longest > 0 { asked.min(self.longest) } else { asked };
-        if self.extend && for_pod && told == MARKED && for_api {
-            return Lifetime { told, actual: EXTENDED, warn_after: Some(told) };
+        let reported = if self.longest > 0 { asked.min(self.longest) } else { asked };
+        if self.extend && for_pod && reported == MARKED && for_api {
+            return Lifetime { reported, actual: EXTENDED, warn_after: Some(reported) };
         }
-        Lifetime { told, actual: told, warn_after: None }
+        Lifetime { reported, actual: reported, warn_after: None }
     }
 }
 
-/// What is wrong with the `spec` of a request whose defaults are filled in.
+/// Validates the `spec` of a request with its defaults set.
 pub fn validate(spec: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let seconds = spec.int_at(&["expirationSeconds"]).unwrap_or_default();
@@ -64,7 +63,7 @@ pub fn validate(spec: &Value) -> ErrorList {
     errors
 }
 
-/// What a token is to be bound to, as the request names it.
+/// The kind of the request's bound object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     Pod,
@@ -72,11 +71,11 @@ pub enum Bound {
     Node,
 }
 
-/// Reads the kind of a `boundObjectRef`; the error is upstream's.
+/// Parses the kind of a `boundObjectRef`; the error is upstream's.
 pub fn bound_kind(reference: &Value) -> Result<Bound, String> {
     let text = |key| reference.str_at(&[key]).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
-    // What is not a version at all counts as none.
+    // An invalid version counts as absent.
     let (group, version) = match api_version.matches('/').count() {
         0 | 1 => resources::split_api_version(api_version),
         _ => ("", ""),

@@ -1,7 +1,7 @@
-//! Which objects are needed on which node.
+//! The graph of the objects that each node may read.
 //!
-//! A node needs its pods, what they name, the volumes bound to the claims they name, and the secrets of those
-//! volumes. Edges are kept so that every question is a few lookups, however many pods name an object.
+//! A node may read its pods, the objects that they reference, the volumes bound to their claims, and the secrets of those
+//! volumes. Edges are stored so that every query is a few lookups, whatever the number of pods that reference an object.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,7 +10,7 @@ use corten_api::{Str, Value};
 
 use super::references;
 
-/// The kinds of objects a node is related to.
+/// The kinds of objects in the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VertexKind {
     ConfigMap,
@@ -29,7 +29,7 @@ pub enum VertexKind {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Vertex {
     pub kind: VertexKind,
-    /// Empty for what is not in one.
+    /// Empty for cluster-scoped objects.
     pub namespace: Str,
     pub name: Str,
 }
@@ -42,13 +42,13 @@ impl Vertex {
 
 #[derive(Debug, Default)]
 pub struct Graph {
-    /// The node of what is on exactly one, with what it names there.
+    /// The node of an object that belongs to exactly one, with the object's references.
     placed: HashMap<Vertex, Placed>,
-    /// How many of a node's pods name an object.
+    /// The number of a node's pods that reference an object.
     named: HashMap<Vertex, HashMap<Str, usize>>,
-    /// Volumes that are bound.
+    /// The bound volumes.
     volumes: HashMap<Str, Volume>,
-    /// The volumes that need a secret.
+    /// The volumes that reference a secret.
     volumes_of_secret: HashMap<Vertex, Vec<Str>>,
 }
 
@@ -65,7 +65,7 @@ struct Volume {
 }
 
 impl Graph {
-    /// Whether a node needs an object.
+    /// True if a node may read an object.
     pub fn reaches(&self, node: &str, wanted: &Vertex) -> bool {
         if self.placed.get(wanted).is_some_and(|placed| placed.node == node) {
             return true;
@@ -88,14 +88,14 @@ impl Graph {
         nodes.is_some_and(|nodes| nodes.contains_key(node))
     }
 
-    /// Takes over a pod's newest state; `None` once it is gone.
+    /// Sets a pod's newest state; `None` after its deletion.
     pub fn set_pod(&mut self, namespace: &str, name: &str, pod: Option<&Value>) {
         let names = pod.map(|pod| references::of_pod(pod, namespace, name)).unwrap_or_default();
         let node = pod.and_then(|pod| pod.str_at(&["spec", "nodeName"])).unwrap_or_default();
         self.place(Vertex::new(VertexKind::Pod, namespace, name), node, names);
     }
 
-    /// Takes over the newest state of what names its node and nothing else; `None` once it is gone.
+    /// Sets the newest state of an object that references only its node; `None` after its deletion.
     pub fn set_placed(&mut self, kind: VertexKind, namespace: &str, name: &str, object: Option<&Value>) {
         let node = object.and_then(|object| object.str_at(&["spec", "nodeName"])).unwrap_or_default();
         self.place(Vertex::new(kind, namespace, name), node, Vec::new());
@@ -104,7 +104,7 @@ impl Graph {
     fn place(&mut self, vertex: Vertex, node: &str, mut names: Vec<Vertex>) {
         if let Some(old) = self.placed.remove(&vertex) {
             for name in old.names {
-                self.unname(name, &old.node);
+                self.remove_reference(name, &old.node);
             }
         }
         if node.is_empty() {
@@ -118,7 +118,7 @@ impl Graph {
         self.placed.insert(vertex, Placed { node: node.into(), names });
     }
 
-    fn unname(&mut self, vertex: Vertex, node: &str) {
+    fn remove_reference(&mut self, vertex: Vertex, node: &str) {
         let Entry::Occupied(mut nodes) = self.named.entry(vertex) else { return };
         if let Some(count) = nodes.get_mut().get_mut(node) {
             *count -= 1;
@@ -131,7 +131,7 @@ impl Graph {
         }
     }
 
-    /// Takes over a persistent volume's newest state; `None` once it is gone.
+    /// Sets a persistent volume's newest state; `None` after its deletion.
     pub fn set_volume(&mut self, name: &str, volume: Option<&Value>) {
         if let Some(old) = self.volumes.remove(name) {
             for secret in old.secrets {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_reach_what_their_pods_need() {
+    fn nodes_read_the_references_of_their_pods() {
         use VertexKind::*;
         let mut graph = Graph::default();
         graph.set_pod("ns", "a", Some(&pod("n1", "s1", "c1")));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_its_node_is_on_it() {
+    fn nodes_read_objects_that_reference_them() {
         let mut graph = Graph::default();
         let attached = value!({"spec": {"nodeName": "n1"}});
         graph.set_placed(VertexKind::VolumeAttachment, "", "va", Some(&attached));

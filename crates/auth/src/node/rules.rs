@@ -11,8 +11,8 @@ use crate::{Attributes, Decision};
 
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// Whether a node may do what is asked; `shared` is what all nodes may. The graph is asked for only where
-/// the answer depends on it.
+/// Decides about a node's request; `shared` are the rules of all nodes. The graph is locked only if the decision depends on
+/// it.
 pub fn authorize<G: Deref<Target = Graph>>(
     asked: &Attributes<'_>,
     shared: &[Rule],
@@ -41,13 +41,13 @@ pub fn authorize<G: Deref<Target = Graph>>(
 
 enum Outcome {
     Allow,
-    /// No, and why, if there is something to say.
+    /// Refused, with the reason if there is one.
     No(String),
-    /// If the object is one that the node needs.
+    /// Allowed if the graph relates the object to the node.
     IfRelated(VertexKind),
 }
 
-fn no(reason: impl Into<String>) -> Outcome {
+fn refuse(reason: impl Into<String>) -> Outcome {
     Outcome::No(reason.into())
 }
 
@@ -69,29 +69,29 @@ fn decide(node: &str, asked: &Attributes<'_>, shared: &[Rule]) -> Outcome {
         ("", "pods") => pod(node, asked),
         ("certificates.k8s.io", "podcertificaterequests") => certificate_request(node, asked),
         _ if shared.iter().any(|rule| rule.allows(asked)) => Outcome::Allow,
-        _ => no(""),
+        _ => refuse(""),
     }
 }
 
-/// One object at a time, by name.
+/// `get` of single objects.
 fn get(kind: VertexKind, asked: &Attributes<'_>) -> Outcome {
     if asked.verb != "get" {
-        no("can only get individual resources of this type")
+        refuse("can only get individual resources of this type")
     } else if !asked.subresource.is_empty() {
-        no("cannot get subresource")
+        refuse("cannot get subresource")
     } else {
         Outcome::IfRelated(kind)
     }
 }
 
-/// Single objects, also by listing or watching one.
+/// Reads of single objects, also by listing or watching one.
 fn read(kind: VertexKind, asked: &Attributes<'_>) -> Outcome {
     if !asked.is_read_only() {
-        no("can only read resources of this type")
+        refuse("can only read resources of this type")
     } else if !asked.subresource.is_empty() {
-        no("cannot read subresource")
+        refuse("cannot read subresource")
     } else if asked.namespace.is_empty() {
-        no("can only read namespaced object of this type")
+        refuse("can only read namespaced object of this type")
     } else {
         Outcome::IfRelated(kind)
     }
@@ -100,36 +100,36 @@ fn read(kind: VertexKind, asked: &Attributes<'_>) -> Outcome {
 fn update_claim_status(asked: &Attributes<'_>) -> Outcome {
     match asked.verb {
         "update" | "patch" => Outcome::IfRelated(VertexKind::PersistentVolumeClaim),
-        _ => no("can only get/update/patch this type"),
+        _ => refuse("can only get/update/patch this type"),
     }
 }
 
-/// Accounts of the node's pods: to read, and to make tokens for.
+/// Service accounts of the node's pods: reads, and token requests.
 fn service_account(asked: &Attributes<'_>) -> Outcome {
     if asked.verb == "get" && asked.subresource.is_empty() {
         return read(VertexKind::ServiceAccount, asked);
     }
     if asked.verb != "create" || asked.name.is_empty() {
-        return no("can only create tokens for individual service accounts");
+        return refuse("can only create tokens for individual service accounts");
     }
     if asked.subresource != "token" {
-        return no("can only create token subresource of serviceaccount");
+        return refuse("can only create token subresource of serviceaccount");
     }
     Outcome::IfRelated(VertexKind::ServiceAccount)
 }
 
-/// The name is not known yet when something is created: admission looks at it then.
+/// True if the object is named like the node. A create has no name yet: admission checks it.
 fn is_own(node: &str, asked: &Attributes<'_>) -> bool {
     asked.verb == "create" || asked.name == node
 }
 
 fn lease(node: &str, asked: &Attributes<'_>) -> Outcome {
     if !matches!(asked.verb, "get" | "create" | "update" | "patch" | "delete") {
-        no("can only get, create, update, patch, or delete a node lease")
+        refuse("can only get, create, update, patch, or delete a node lease")
     } else if asked.namespace != LEASE_NAMESPACE {
-        no(format!("can only access leases in the {} system namespace", quoted(LEASE_NAMESPACE)))
+        refuse(format!("can only access leases in the {} system namespace", quoted(LEASE_NAMESPACE)))
     } else if !is_own(node, asked) {
-        no("can only access node lease with the same name as the requesting node")
+        refuse("can only access node lease with the same name as the requesting node")
     } else {
         Outcome::Allow
     }
@@ -138,16 +138,18 @@ fn lease(node: &str, asked: &Attributes<'_>) -> Outcome {
 fn csi_node(node: &str, asked: &Attributes<'_>) -> Outcome {
     match asked.subresource {
         "" if !matches!(asked.verb, "get" | "create" | "update" | "patch" | "delete") => {
-            no("can only get, create, update, patch, or delete a CSINode")
+            refuse("can only get, create, update, patch, or delete a CSINode")
         }
-        "" if !is_own(node, asked) => no("can only access CSINode with the same name as the requesting node"),
+        "" if !is_own(node, asked) => {
+            refuse("can only access CSINode with the same name as the requesting node")
+        }
         "" => Outcome::Allow,
-        "status" => no("CSINode status access requires CSIVolumeHealth feature"),
-        _ => no("cannot authorize CSINode subresources"),
+        "status" => refuse("CSINode status access requires CSIVolumeHealth feature"),
+        _ => refuse("cannot authorize CSINode subresources"),
     }
 }
 
-/// Whether a list is limited to what is on the node.
+/// True if a field selector limits the request to objects of the node.
 fn selects_node(node: &str, asked: &Attributes<'_>) -> bool {
     let required = asked.field_selector.map(|selector| selector.requirements()).unwrap_or_default();
     required.iter().any(|r| r.field == "spec.nodeName" && r.equal && r.value == node)
@@ -155,16 +157,16 @@ fn selects_node(node: &str, asked: &Attributes<'_>) -> bool {
 
 fn resource_slice(node: &str, asked: &Attributes<'_>) -> Outcome {
     if !asked.subresource.is_empty() {
-        return no("cannot authorize ResourceSlice subresources");
+        return refuse("cannot authorize ResourceSlice subresources");
     }
     match asked.verb {
         "create" => Outcome::Allow,
         "get" | "update" | "patch" | "delete" => Outcome::IfRelated(VertexKind::ResourceSlice),
         "watch" | "list" | "deletecollection" if selects_node(node, asked) => Outcome::Allow,
         "watch" | "list" | "deletecollection" => {
-            no("can only list/watch/deletecollection resourceslices with nodeName field selector")
+            refuse("can only list/watch/deletecollection resourceslices with nodeName field selector")
         }
-        _ => no(
+        _ => refuse(
             "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection",
         ),
     }
@@ -172,27 +174,27 @@ fn resource_slice(node: &str, asked: &Attributes<'_>) -> Outcome {
 
 fn certificate_request(node: &str, asked: &Attributes<'_>) -> Outcome {
     if !asked.subresource.is_empty() {
-        return no("nodes may not access the status subresource of PodCertificateRequests");
+        return refuse("nodes may not access the status subresource of PodCertificateRequests");
     }
     match asked.verb {
         "create" => Outcome::Allow,
         "get" => Outcome::IfRelated(VertexKind::PodCertificateRequest),
         "list" | "watch" if selects_node(node, asked) => Outcome::Allow,
-        "list" | "watch" => no("can only list/watch podcertificaterequests with nodeName field selector"),
-        verb => no(format!("nodes may not {verb} podcertificaterequests")),
+        "list" | "watch" => refuse("can only list/watch podcertificaterequests with nodeName field selector"),
+        verb => refuse(format!("nodes may not {verb} podcertificaterequests")),
     }
 }
 
-/// By name and not by the graph: a node asks for itself before it exists.
+/// Requests on the node's own Node, decided by name: the node reads it before it exists.
 fn own_node(node: &str, asked: &Attributes<'_>) -> Outcome {
     match (asked.subresource, asked.verb) {
         ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Outcome::Allow,
         ("", "get" | "list" | "watch") => match asked.name {
             name if name == node => Outcome::Allow,
-            "" => no(format!("node '{node}' cannot read all nodes, only its own Node object")),
-            other => no(format!("node '{node}' cannot read '{other}', only its own Node object")),
+            "" => refuse(format!("node '{node}' cannot read all nodes, only its own Node object")),
+            other => refuse(format!("node '{node}' cannot read '{other}', only its own Node object")),
         },
-        _ => no(""),
+        _ => refuse(""),
     }
 }
 
@@ -201,10 +203,10 @@ fn pod(node: &str, asked: &Attributes<'_>) -> Outcome {
         ("", "get") => Outcome::IfRelated(VertexKind::Pod),
         ("", "list" | "watch") if selects_node(node, asked) => Outcome::Allow,
         ("", "list" | "watch") if !asked.name.is_empty() => Outcome::IfRelated(VertexKind::Pod),
-        ("", "list" | "watch") => no("can only list/watch pods with spec.nodeName field selector"),
-        // Mirror pods, what the node reports on its pods, and evictions of them.
+        ("", "list" | "watch") => refuse("can only list/watch pods with spec.nodeName field selector"),
+        // Mirror pods, status reports and evictions.
         ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => Outcome::Allow,
-        _ => no(""),
+        _ => refuse(""),
     }
 }
 

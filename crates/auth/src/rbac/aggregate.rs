@@ -1,18 +1,17 @@
-//! Aggregated cluster roles: those whose rules are gathered from others by labels.
+//! Aggregated cluster roles, whose rules come from other roles selected by labels.
 
 use std::collections::{BTreeMap, HashSet};
 
 use corten_api::selector::LabelSelector;
 use corten_api::{ByContent, Value, meta};
 
-/// The rules a cluster role should have, if it is aggregated: those of every role it selects, by name, each
-/// once.
+/// The rules of an aggregated cluster role: those of every role that it selects, sorted by name, without duplicates.
 pub fn aggregated_rules(role: &Value, all: &BTreeMap<String, Value>) -> Option<Vec<Value>> {
     let selectors = role.get("aggregationRule").filter(|rule| !rule.is_null())?;
     let mut rules: Vec<Value> = Vec::new();
     let mut seen = HashSet::new();
     for selector in selectors.items_at(&["clusterRoleSelectors"]) {
-        // A selector that makes no sense was refused when it was written; it selects nothing.
+        // An invalid selector is refused when it is written; it selects nothing.
         let Ok(selector) = LabelSelector::from_object(Some(selector)) else { continue };
         let chosen = all.iter().filter(|(name, _)| *name != meta::name(role));
         for (_, other) in chosen.filter(|(_, other)| selector.matches_object(other)) {
@@ -26,11 +25,11 @@ pub fn aggregated_rules(role: &Value, all: &BTreeMap<String, Value>) -> Option<V
     Some(rules)
 }
 
-/// Completes every aggregated role among `roles`, those that gather from aggregated roles included. The
-/// names of the changed ones come back.
+/// Sets the rules of every aggregated role among `roles`, including those that aggregate aggregated roles. Returns the
+/// names of the changed ones.
 pub fn aggregate_all(roles: &mut BTreeMap<String, Value>) -> Vec<String> {
     let mut changed: Vec<String> = Vec::new();
-    // What one round changes the next may gather; roles that gather each other settle within as many rounds.
+    // A later round may aggregate the changes of an earlier one; cycles converge within this many rounds.
     for _ in 0..=roles.len() {
         let stale: Vec<(String, Vec<Value>)> = roles
             .iter()
@@ -69,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_gather_from_roles_that_gather() {
+    fn aggregated_roles_aggregate_aggregated_roles() {
         let get = value!({"verbs": ["get"]});
         let put = value!({"verbs": ["update"]});
         let mut roles: BTreeMap<String, Value> = [

@@ -1,9 +1,8 @@
-//! Whether a user's rules include others: the question behind every refusal to grant more than one has.
+//! Coverage of rules: the check that a user's rules include those that the user wants to grant.
 //!
-//! A rule stands for every combination of its groups, resources, verbs and names: a few kilobytes can mean a
-//! billion. They are never taken apart to find out whether all are held. What is equal in the eyes of the held
-//! rules is looked at once, and what is missing is taken apart only as far as a message can tell. Work is limited:
-//! where rules are too many to compare, the grant is refused.
+//! A rule stands for every combination of its groups, resources, verbs and names: a few kilobytes can mean a billion. They are
+//! never enumerated for the check. Values that the same owned rules cover are checked once, and missing combinations are
+//! enumerated only up to the limit of a message. Work is limited: rules that are too many to compare are refused.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,18 +13,18 @@ use super::rule::{Rule, url_covers};
 
 const ALL: &str = "*";
 
-/// How many comparisons of one text with another are made before a grant is refused unseen.
+/// The limit of text comparisons, beyond which a grant is refused.
 const MAX_COMPARISONS: usize = 1_000_000;
-/// How many missing rules are told of, and how many combinations are looked at to find them.
-const MAX_TOLD: usize = 1_000;
+/// The limit of missing rules in a message, and of combinations that are checked to find them.
+const MAX_REPORTED: usize = 1_000;
 const MAX_LOOKED_AT: usize = 100_000;
 
-/// The rules are too many, or too large, to find out in time whether they are held.
+/// The rules are too many or too large to compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the rules are too large to be compared with those held")]
+#[error("the rules are too large to compare with the user's rules")]
 pub struct TooLarge;
 
-/// What `granted` allows and `owned` does not, taken apart into rules of one verb on one thing: all of it, or
+/// The permissions that `granted` has and `owned` does not, as rules of one verb on one resource or path: all of them, or
 /// the first thousand.
 pub fn uncovered(owned: &[Rule], granted: &[Rule]) -> Result<Vec<Rule>, TooLarge> {
     let owned = Owned::new(owned);
@@ -34,7 +33,7 @@ pub fn uncovered(owned: &[Rule], granted: &[Rule]) -> Result<Vec<Rule>, TooLarge
     for rule in granted {
         for part in parts(rule) {
             owned.missing(&part, &mut left, &mut missing)?;
-            if missing.len() >= MAX_TOLD {
+            if missing.len() >= MAX_REPORTED {
                 return Ok(missing);
             }
         }
@@ -42,7 +41,7 @@ pub fn uncovered(owned: &[Rule], granted: &[Rule]) -> Result<Vec<Rule>, TooLarge
     Ok(missing)
 }
 
-/// What one rule allows on resources, and what it allows on paths.
+/// The resource part and the path part of a rule.
 fn parts(rule: &Rule) -> impl Iterator<Item = Part<'_>> {
     let on_resources = Part {
         names: (!rule.resource_names.is_empty()).then_some(&rule.resource_names),
@@ -56,15 +55,15 @@ fn parts(rule: &Rule) -> impl Iterator<Item = Part<'_>> {
     [on_resources, on_urls].into_iter()
 }
 
-/// Every combination of these.
+/// All combinations of the lists of a rule.
 #[derive(Clone, Copy)]
 struct Part<'r> {
-    /// None for paths.
+    /// Empty for paths.
     groups: &'r [Str],
-    /// Or paths.
+    /// Resources, or paths.
     resources: &'r [Str],
     verbs: &'r [Str],
-    /// `None` for all.
+    /// `None` for all names.
     names: Option<&'r Vec<Str>>,
     is_urls: bool,
 }
@@ -89,17 +88,17 @@ impl Part<'_> {
     }
 }
 
-/// Rules that are held, found by what they are about.
+/// The owned rules, indexed by resource and path.
 struct Owned<'r> {
     rules: &'r [Rule],
-    /// The rules that name a resource as it is written, `*` and `*/scale` too.
+    /// The rules by the text of their resources, including `*` and `*/scale`.
     by_resource: HashMap<&'r str, Vec<usize>>,
     by_url: HashMap<&'r str, Vec<usize>>,
-    /// The rules that name a pattern of paths.
+    /// The rules with a pattern of paths.
     patterns: Vec<usize>,
 }
 
-/// Values of one list that the same held rules cover, by their places in the list.
+/// Values of one list that the same owned rules cover, by their indexes in the list.
 type Classes = Vec<(Vec<usize>, Vec<usize>)>;
 
 impl<'r> Owned<'r> {
@@ -121,7 +120,7 @@ impl<'r> Owned<'r> {
     }
 
     /// The rules that cover a resource, or a path.
-    fn about(&self, thing: &str, is_urls: bool, left: &mut usize) -> Result<Vec<usize>, TooLarge> {
+    fn covering_rules(&self, thing: &str, is_urls: bool, left: &mut usize) -> Result<Vec<usize>, TooLarge> {
         let mut found: BTreeSet<usize> = BTreeSet::new();
         if is_urls {
             found.extend(self.by_url.get(thing).into_iter().flatten());
@@ -141,14 +140,14 @@ impl<'r> Owned<'r> {
         Ok(found.into_iter().collect())
     }
 
-    /// Adds what no rule covers of all combinations.
+    /// Adds the combinations that no rule covers.
     fn missing(&self, part: &Part<'_>, left: &mut usize, missing: &mut Vec<Rule>) -> Result<(), TooLarge> {
         if part.is_empty() {
             return Ok(());
         }
         let mut things: HashMap<Vec<usize>, Vec<usize>> = HashMap::new();
         for (at, thing) in part.resources.iter().enumerate() {
-            things.entry(self.about(thing, part.is_urls, left)?).or_default().push(at);
+            things.entry(self.covering_rules(thing, part.is_urls, left)?).or_default().push(at);
         }
         let mut gaps = Gaps::default();
         for (rules, things) in things {
@@ -166,11 +165,11 @@ impl<'r> Owned<'r> {
                 }
             }
         }
-        gaps.tell(part, missing);
+        gaps.report(part, missing);
         Ok(())
     }
 
-    /// Puts values together that the same of these rules cover.
+    /// Groups values that the same rules cover.
     fn classes(
         &self,
         rules: &[usize],
@@ -179,7 +178,7 @@ impl<'r> Owned<'r> {
         has_wildcard: bool,
         left: &mut usize,
     ) -> Result<Classes, TooLarge> {
-        // By value: what each rule lists is looked at once, not once for every value.
+        // By value: each rule's list is read once, not once for every value.
         let (mut everything, mut listing): (Vec<usize>, HashMap<&str, Vec<usize>>) = Default::default();
         for i in rules {
             let listed = list(&self.rules[*i]);
@@ -225,22 +224,23 @@ fn spend(left: &mut usize, comparisons: usize) -> Result<(), TooLarge> {
     Ok(())
 }
 
-/// Places in the lists of a rule whose combinations are missing.
+/// Indexes in the lists of a rule whose combinations are missing.
 #[derive(Default)]
 struct Gaps(Vec<[BTreeSet<usize>; 4]>);
 
 impl Gaps {
     fn add(&mut self, groups: &[usize], things: &[usize], verbs: &[usize], names: &[usize]) {
-        // One combination tells that something is missing; a message tells no more than so many.
-        if self.0.len() < MAX_TOLD {
+        // A message contains only a limited number of missing combinations.
+        if self.0.len() < MAX_REPORTED {
             self.0.push(
-                [groups, things, verbs, names].map(|places| places.iter().copied().take(MAX_TOLD).collect()),
+                [groups, things, verbs, names]
+                    .map(|places| places.iter().copied().take(MAX_REPORTED).collect()),
             );
         }
     }
 
-    /// Adds the missing combinations, in the order in which the rule lists them.
-    fn tell(&self, part: &Part<'_>, missing: &mut Vec<Rule>) {
+    /// Adds the missing combinations, in the order of the rule's lists.
+    fn report(&self, part: &Part<'_>, missing: &mut Vec<Rule>) {
         let mut found: BTreeSet<[usize; 4]> = BTreeSet::new();
         let mut looked_at = 0;
         for [groups, things, verbs, names] in &self.0 {
@@ -256,13 +256,13 @@ impl Gaps {
             found.extend(combinations.take(room));
             looked_at += found.len() - before;
         }
-        let room = MAX_TOLD.saturating_sub(missing.len());
+        let room = MAX_REPORTED.saturating_sub(missing.len());
         let rules = found.into_iter().take(room);
         missing.extend(rules.map(|[group, thing, verb, name]| part.single(group, thing, verb, name)));
     }
 }
 
-/// Rules for an error message, a line each: those on one thing together.
+/// Missing rules for an error message, one line per resource or path.
 pub fn describe_missing(missing: &[Rule]) -> String {
     type Thing<'r> = (&'r [Str], &'r [Str], &'r [Str]);
     let mut compact: Vec<Rule> = Vec::new();
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_held_is_named() {
+    fn missing_rules_are_named() {
         let all = r#"[{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}]"#;
         let pods = r#"[{"verbs":["get","list"],"apiGroups":[""],"resources":["pods"]}]"#;
         check(all, pods, "");
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn names_narrow() {
+    fn resource_names_restrict_rules() {
         let one = r#"[{"verbs":["get"],"apiGroups":[""],"resources":["secrets"],"resourceNames":["a"]}]"#;
         let every = r#"[{"verbs":["get"],"apiGroups":[""],"resources":["secrets"]}]"#;
         check(every, one, "");

@@ -1,8 +1,9 @@
-//! Who has which rules: roles and bindings, by subject.
+//! The index of roles and bindings, by subject.
 //!
-//! Kept up to date one object at a time. Nothing here is ever scanned for a decision but the bindings of the
-//! user and of the user's groups, across the cluster and in the one namespace that is asked about.
+//! Updated one object at a time. A decision only reads the bindings of the user and the user's groups, those of the cluster
+//! and of the one namespace of the request.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
@@ -20,22 +21,22 @@ pub enum RoleKind {
     ClusterRole,
 }
 
-/// What a binding gives: a role of its namespace, or of the cluster.
+/// The role that a binding grants: one of its namespace, or of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoleRef {
-    /// As it is written; only `Role` and `ClusterRole` mean something.
+    /// As in the binding; only `Role` and `ClusterRole` have an effect.
     pub kind: Str,
     pub name: Str,
 }
 
-/// A role that a binding names and nobody has.
+/// A role that a binding references and that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MissingRole {
     NotFound(RoleKind, Str),
     Unsupported(Str),
 }
 
-/// What a user may do in a namespace, and what could not be found out.
+/// The rules of a user in a namespace, and the errors of finding them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Resolved {
     pub rules: Vec<Rule>,
@@ -48,7 +49,7 @@ pub struct Rbac {
     cluster_roles: HashMap<Str, Arc<[Rule]>>,
     /// By namespace and name.
     roles: HashMap<Str, HashMap<Str, Arc<[Rule]>>>,
-    /// By namespace; those of the whole cluster are under the empty one.
+    /// By namespace; cluster role bindings are under the empty one.
     scopes: HashMap<Str, Scope>,
 }
 
@@ -62,30 +63,32 @@ struct Scope {
 
 #[derive(Debug)]
 struct Binding {
-    /// Empty for the cluster's.
+    /// Empty for cluster role bindings.
     namespace: Str,
     name: Str,
     role: RoleRef,
+    /// Each once, however often the binding names it.
     subjects: Vec<Subject>,
+    places: HashMap<Matches, usize>,
 }
 
 #[derive(Debug)]
 struct Subject {
     matches: Matches,
-    /// How reasons name it.
+    /// The name in the reasons of decisions.
     shown: String,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Matches {
     /// Service accounts too, by their user names.
     User(Str),
     Group(Str),
-    Nobody,
+    None,
 }
 
 impl Rbac {
-    /// Takes over a role's newest state; `None` once it is gone. Cluster roles have an empty namespace.
+    /// Sets a role's newest state; `None` after its deletion. Cluster roles have an empty namespace.
     pub fn set_role(&mut self, namespace: &str, name: &str, role: Option<&Value>) {
         let rules: Option<Arc<[Rule]>> = role.map(|role| rules_of(role).into());
         match (namespace, rules) {
@@ -110,8 +113,7 @@ impl Rbac {
         }
     }
 
-    /// Takes over a binding's newest state; `None` once it is gone. Cluster role bindings have an empty
-    /// namespace.
+    /// Sets a binding's newest state; `None` after its deletion. Cluster role bindings have an empty namespace.
     pub fn set_binding(&mut self, namespace: &str, name: &str, binding: Option<&Value>) {
         let scope = self.scopes.entry(namespace.into()).or_default();
         scope.remove(name);
@@ -122,7 +124,7 @@ impl Rbac {
         }
     }
 
-    /// Whether some rule of the user allows what is asked.
+    /// Allows a request if some rule of the user does.
     pub fn authorize(&self, asked: &Attributes<'_>) -> Decision {
         let mut missing = Vec::new();
         for binding in self.bindings(asked.user, asked.namespace) {
@@ -140,8 +142,7 @@ impl Rbac {
         }
     }
 
-    /// Every rule of a user in a namespace, or, if it is empty, across the cluster; by the names of the
-    /// bindings.
+    /// All rules of a user in a namespace, or, if it is empty, in the cluster; sorted by the names of the bindings.
     pub fn rules_for(&self, user: &User, namespace: &str) -> Resolved {
         let mut bindings: Vec<_> = self.bindings(user, namespace).collect();
         bindings.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
@@ -156,7 +157,7 @@ impl Rbac {
         resolved
     }
 
-    /// The rules a binding in a namespace would give.
+    /// The rules that a binding in a namespace would grant.
     pub fn role_rules(&self, role: &RoleRef, namespace: &str) -> Result<&[Rule], MissingRole> {
         let (found, kind) = match role.kind.as_str() {
             "ClusterRole" => (self.cluster_roles.get(&role.name), RoleKind::ClusterRole),
@@ -166,7 +167,7 @@ impl Rbac {
         found.map(|rules| &**rules).ok_or_else(|| MissingRole::NotFound(kind, role.name.clone()))
     }
 
-    /// The bindings of a user; one that names the user more than once comes more than once.
+    /// The bindings of a user; one that names both the user and the user's groups is repeated.
     fn bindings<'a>(&'a self, user: &'a User, namespace: &str) -> impl Iterator<Item = &'a Arc<Binding>> {
         let local = (!namespace.is_empty()).then(|| self.scopes.get(namespace)).flatten();
         let scopes = self.scopes.get("").into_iter().chain(local);
@@ -184,7 +185,7 @@ impl Scope {
             let list = match &subject.matches {
                 Matches::User(name) => self.users.entry(name.clone()),
                 Matches::Group(name) => self.groups.entry(name.clone()),
-                Matches::Nobody => continue,
+                Matches::None => continue,
             };
             list.or_default().push(binding.clone());
         }
@@ -197,7 +198,7 @@ impl Scope {
             let (map, key) = match &subject.matches {
                 Matches::User(name) => (&mut self.users, name),
                 Matches::Group(name) => (&mut self.groups, name),
-                Matches::Nobody => continue,
+                Matches::None => continue,
             };
             let Some(list) = map.get_mut(key) else { continue };
             list.retain(|binding| !Arc::ptr_eq(binding, &gone));
@@ -209,7 +210,7 @@ impl Scope {
 }
 
 impl RoleRef {
-    /// The role a binding gives.
+    /// The role that a binding grants.
     pub fn of(binding: &Value) -> RoleRef {
         let text = |key| Str::new(binding.str_at(&["roleRef", key]).unwrap_or_default());
         RoleRef { kind: text("kind"), name: text("name") }
@@ -218,17 +219,23 @@ impl RoleRef {
 
 impl Binding {
     fn read(namespace: &str, name: &str, binding: &Value) -> Binding {
-        Binding {
-            namespace: namespace.into(),
-            name: name.into(),
-            role: RoleRef::of(binding),
-            subjects: binding.items_at(&["subjects"]).iter().map(|s| Subject::read(s, namespace)).collect(),
+        let (mut subjects, mut places) = (Vec::new(), HashMap::new());
+        for subject in binding.items_at(&["subjects"]).iter().map(|s| Subject::read(s, namespace)) {
+            if let Entry::Vacant(place) = places.entry(subject.matches.clone()) {
+                place.insert(subjects.len());
+                subjects.push(subject);
+            }
         }
+        let role = RoleRef::of(binding);
+        Binding { namespace: namespace.into(), name: name.into(), role, subjects, places }
     }
 
-    /// For reasons: which binding of which role to which of the user's names.
+    /// The reason of a decision: the binding, its role and the subject.
     fn describe(&self, user: &User) -> String {
-        let subject = self.subjects.iter().find(|subject| subject.matches.is(user));
+        let groups = user.groups.iter().map(|group| Matches::Group(Str::new(group)));
+        let own = [Matches::User(Str::new(&user.name))].into_iter().chain(groups);
+        let first = own.filter_map(|matches| self.places.get(&matches)).min();
+        let subject = first.and_then(|first| self.subjects.get(*first));
         let (kind, name) = match self.namespace.as_str() {
             "" => ("ClusterRoleBinding", self.name.to_string()),
             namespace => ("RoleBinding", format!("{}/{namespace}", self.name)),
@@ -243,7 +250,7 @@ impl Subject {
     fn read(subject: &Value, namespace: &str) -> Subject {
         let text = |key| subject.str_at(&[key]).unwrap_or_default();
         let (kind, name) = (text("kind"), text("name"));
-        // An account without a namespace is one of the binding's own.
+        // A service account without a namespace is one of the binding's namespace.
         let home = if text("namespace").is_empty() { namespace } else { text("namespace") };
         let matches = match kind {
             "User" => Matches::User(name.into()),
@@ -251,7 +258,7 @@ impl Subject {
             "ServiceAccount" if !home.is_empty() => {
                 Matches::User(service_account::user_name(home, name).into())
             }
-            _ => Matches::Nobody,
+            _ => Matches::None,
         };
         let shown = match kind {
             "ServiceAccount" => format!("{kind} {}", quoted(&format!("{name}/{home}"))),
@@ -261,18 +268,8 @@ impl Subject {
     }
 }
 
-impl Matches {
-    fn is(&self, user: &User) -> bool {
-        match self {
-            Matches::User(name) => *name == user.name,
-            Matches::Group(name) => user.is_in(name),
-            Matches::Nobody => false,
-        }
-    }
-}
-
 impl MissingRole {
-    /// How a request on a resource says that it is not there.
+    /// The message of a request on a resource that the role does not exist.
     pub fn not_found_as(&self, resource: &str) -> String {
         match self {
             MissingRole::NotFound(_, name) => {
@@ -295,14 +292,14 @@ impl fmt::Display for MissingRole {
     }
 }
 
-/// Several problems in one text, each once.
+/// Several errors in one message, without duplicates.
 pub fn summary(problems: impl Iterator<Item = String>) -> Option<String> {
     let mut seen = HashSet::new();
-    let mut told: Vec<String> = problems.filter(|problem| seen.insert(problem.clone())).collect();
-    match told.len() {
+    let mut messages: Vec<String> = problems.filter(|problem| seen.insert(problem.clone())).collect();
+    match messages.len() {
         0 => None,
-        1 => told.pop(),
-        _ => Some(format!("[{}]", told.join(", "))),
+        1 => messages.pop(),
+        _ => Some(format!("[{}]", messages.join(", "))),
     }
 }
 

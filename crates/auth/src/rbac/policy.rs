@@ -1,4 +1,4 @@
-//! The roles and bindings every cluster starts with, from a table.
+//! The bootstrap roles and bindings, from a table.
 
 use corten_api::{Map, Value, value};
 
@@ -7,10 +7,10 @@ use super::rule::{Rule, rules_of};
 
 const TABLE: &str = include_str!("../../policy/bootstrap.policy");
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
-/// Whether reconciliation may change an object.
+/// The annotation that allows or forbids reconciliation of an object.
 pub(super) const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
-/// What every cluster starts with, each list in the order it is created.
+/// The bootstrap roles and bindings, each list in the order of creation.
 #[derive(Debug, Default)]
 pub struct BootstrapPolicy {
     pub cluster_roles: Vec<Value>,
@@ -19,10 +19,10 @@ pub struct BootstrapPolicy {
     pub role_bindings: Vec<Value>,
 }
 
-/// Reads the table; what does not fit its form is told by its line.
+/// Parses the table; an error names its line.
 pub fn bootstrap_policy() -> Result<BootstrapPolicy, String> {
     let mut policy = BootstrapPolicy::default();
-    // The role whose rules are being read.
+    // The role whose rules are being parsed.
     let mut role: Option<Value> = None;
     for line in TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let unfit = || format!("the bootstrap policy has a line that says nothing: {line}");
@@ -46,7 +46,7 @@ pub fn bootstrap_policy() -> Result<BootstrapPolicy, String> {
     Ok(policy)
 }
 
-/// What every node may do, but for what depends on the node: the rules of `system:node`.
+/// The rules that all nodes share: those of `system:node`.
 pub fn node_rules() -> Vec<Rule> {
     let policy = bootstrap_policy().unwrap_or_default();
     let role = policy.cluster_roles.iter().find(|role| corten_api::meta::name(role) == "system:node");
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_whole() {
+    fn the_table_is_complete() {
         let policy = bootstrap_policy().unwrap();
         let counts =
             [&policy.cluster_roles, &policy.cluster_role_bindings, &policy.roles, &policy.role_bindings];
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_and_subjects_are_read() {
+    fn rules_and_subjects_are_parsed() {
         let rule = read_rule("get,list core,apps pods a").unwrap();
         assert_eq!(
             rule.to_value(),

@@ -1,7 +1,7 @@
-//! What must change for a role or binding to hold at least what it is expected to.
+//! Reconciliation of bootstrap roles and bindings, which must have at least the expected rules and subjects.
 //!
-//! Nothing is ever taken away: whatever an administrator added stays. An object that says so with its
-//! annotation is left alone altogether.
+//! Nothing is ever removed: additions of an administrator stay. An object with the annotation `autoupdate: "false"` is not
+//! changed at all.
 
 use corten_api::{Map, Value, meta};
 
@@ -9,24 +9,24 @@ use super::covers::uncovered;
 use super::policy::AUTO_UPDATE;
 use super::rule::{Rule, rules_of};
 
-/// What to do about one object.
+/// The change of one object.
 #[derive(Debug, PartialEq)]
 pub enum Change {
     Create(Value),
     Update(Value),
-    /// Delete what is there and create this: a binding cannot be turned to another role.
+    /// Delete the existing object and create this one: the role of a binding is immutable.
     Recreate(Value),
 }
 
 impl Change {
-    /// The object as it is to be.
+    /// The desired object.
     pub fn object(&self) -> &Value {
         let (Change::Create(object) | Change::Update(object) | Change::Recreate(object)) = self;
         object
     }
 }
 
-/// What brings a role to at least the expected permissions.
+/// The change that gives a role at least the expected rules.
 pub fn reconcile_role(existing: Option<&Value>, expected: &Value) -> Option<Change> {
     let Some(existing) = existing else { return Some(Change::Create(expected.clone())) };
     if is_protected(existing) {
@@ -35,7 +35,7 @@ pub fn reconcile_role(existing: Option<&Value>, expected: &Value) -> Option<Chan
     let mut role = existing.clone();
     merge_metadata(&mut role, expected);
     let (held, wanted) = (rules_of(existing), rules_of(expected));
-    // Where a role has grown too large to compare, what it does not have word for word counts as missing.
+    // If a role is too large to compare, rules that it does not contain literally count as missing.
     let missing = uncovered(&held, &wanted)
         .unwrap_or_else(|_| wanted.iter().filter(|rule| !held.contains(rule)).cloned().collect());
     if !missing.is_empty() {
@@ -60,7 +60,7 @@ fn reconcile_aggregation(role: &mut Value, expected: &Value) {
     }
 }
 
-/// What brings a binding to at least the expected subjects.
+/// The change that gives a binding at least the expected subjects.
 pub fn reconcile_binding(existing: Option<&Value>, expected: &Value) -> Option<Change> {
     let Some(existing) = existing else { return Some(Change::Create(expected.clone())) };
     if is_protected(existing) {
@@ -84,7 +84,7 @@ fn is_protected(existing: &Value) -> bool {
     existing.str_at(&["metadata", "annotations", AUTO_UPDATE]) == Some("false")
 }
 
-/// Adds what labels and annotations are missing; those that are there stay as they are.
+/// Adds missing labels and annotations; existing ones are not changed.
 fn merge_metadata(object: &mut Value, expected: &Value) {
     for field in ["annotations", "labels"] {
         let wanted = expected.at(&["metadata", field]).and_then(Value::as_object);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_protected_stays() {
+    fn protected_objects_are_not_changed() {
         let mut kept = role(&["delete"]);
         kept.set(&["metadata", "annotations", AUTO_UPDATE], "false");
         assert_eq!(reconcile_role(Some(&kept), &role(&["get"])), None);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_come_back_and_keep_their_values() {
+    fn missing_labels_are_added_and_existing_values_kept() {
         let mut changed = role(&["get"]);
         changed.set(&["metadata", "labels"], value!({"l": "mine", "own": "y"}));
         assert_eq!(reconcile_role(Some(&changed), &role(&["get"])), None);

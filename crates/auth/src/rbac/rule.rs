@@ -1,4 +1,4 @@
-//! One rule of a role, and what it allows.
+//! One rule of a role, and the requests that it allows.
 
 use corten_api::{Map, Str, Value};
 
@@ -12,7 +12,7 @@ pub struct Rule {
     pub verbs: Vec<Str>,
     pub api_groups: Vec<Str>,
     pub resources: Vec<Str>,
-    /// Empty for all.
+    /// Empty for all names.
     pub resource_names: Vec<Str>,
     pub non_resource_urls: Vec<Str>,
 }
@@ -51,7 +51,7 @@ impl Rule {
         Value::Object(map)
     }
 
-    /// Whether this rule alone allows what is asked.
+    /// True if this rule allows a request.
     pub fn allows(&self, asked: &Attributes<'_>) -> bool {
         if !has(&self.verbs, asked.verb) {
             return false;
@@ -71,7 +71,7 @@ fn has(list: &[Str], wanted: &str) -> bool {
     list.iter().any(|item| item == ALL || item == wanted)
 }
 
-/// Whether a resource of a rule (`*`, `pods`, `pods/log`, `*/scale`) is the one asked for.
+/// True if a resource of a rule (`*`, `pods`, `pods/log`, `*/scale`) matches the requested one.
 fn is_resource(rule: &str, asked: &Attributes<'_>) -> bool {
     if rule == ALL {
         return true;
@@ -83,7 +83,7 @@ fn is_resource(rule: &str, asked: &Attributes<'_>) -> bool {
     parent.is_some_and(|parent| parent == ALL || parent == asked.resource)
 }
 
-/// Whether a path, or a pattern of paths, is within another.
+/// True if a path, or a pattern of paths, matches a pattern.
 pub(super) fn url_covers(pattern: &str, path: &str) -> bool {
     pattern == path || (pattern.ends_with('*') && path.starts_with(pattern.trim_end_matches('*')))
 }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_read_as_they_are_written() {
+    fn rules_round_trip() {
         let whole = rule(&["get"], &["", "apps"], &["pods"], &["x"]);
         assert_eq!(Rule::from_value(&whole.to_value()), whole);
     }

@@ -1,8 +1,8 @@
-//! Decoding of chunked bodies that arrive in arbitrary pieces. Extensions and trailers are skipped.
+//! A decoder of chunked bodies that arrive in arbitrary pieces. Extensions and trailers are skipped.
 
 use std::io;
 
-/// Where in a chunked body the next byte belongs.
+/// The state of a chunked body.
 #[derive(Debug)]
 pub(super) struct Chunked {
     state: State,
@@ -36,7 +36,7 @@ impl Chunked {
         self.state == State::Done
     }
 
-    /// Decodes from `input`, hands data to `sink`, and returns how many bytes belong to this body.
+    /// Decodes from `input`, passes data to `sink`, and returns the number of bytes of this body.
     pub(super) fn feed(&mut self, input: &[u8], sink: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
         let mut at = 0;
         while at < input.len() && self.state != State::Done {

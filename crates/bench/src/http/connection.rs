@@ -1,4 +1,4 @@
-//! One keep-alive connection, and where to connect to.
+//! One keep-alive connection, and its target.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,10 +18,10 @@ use tokio_rustls::client::TlsStream;
 
 use super::chunked::Chunked;
 
-/// Room for a whole response head, and for a TLS record or two of a body.
+/// The size of the buffer: a whole response head, or two TLS records of a body.
 const BUFFER: usize = 32 * 1024;
 
-/// A server, with the credentials to show to it.
+/// A server, with the credentials for it.
 pub(crate) struct Target {
     /// `host:port`, as in the URL.
     pub(crate) host: String,
@@ -50,7 +50,7 @@ impl Target {
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_client_auth_cert(chain, key)?;
-        // Every connection stands for another client, so none profits from an earlier one.
+        // Every connection stands for another client, so TLS sessions are not resumed.
         config.resumption = Resumption::disabled();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let tls = TlsConnector::from(Arc::new(config));
@@ -58,7 +58,7 @@ impl Target {
     }
 }
 
-/// How the end of a response body is known.
+/// The framing of a response body.
 #[derive(Debug)]
 pub(crate) struct Body(Framing);
 
@@ -112,12 +112,12 @@ impl Connection {
         Ok(Connection { stream, buffer: vec![0; BUFFER].into(), start: 0, end: 0, reusable: true })
     }
 
-    /// Whether another request may be sent after the last one succeeded.
+    /// True if another request may be sent after a successful one.
     pub(crate) fn is_reusable(&self) -> bool {
         self.reusable
     }
 
-    /// Sends a request and reads the whole answer; returns its status.
+    /// Sends a request and reads the whole response; returns its status.
     pub(crate) async fn request(
         &mut self,
         request: &[u8],
@@ -128,13 +128,13 @@ impl Connection {
         Ok(status)
     }
 
-    /// Sends a request and reads the head of its answer.
+    /// Sends a request and reads the head of its response.
     pub(crate) async fn start(&mut self, request: &[u8]) -> io::Result<(u16, Body)> {
         self.stream.write_all(request).await?;
         self.stream.flush().await?;
         loop {
             let head = self.read_head().await?;
-            // Interim answers are followed by the real one.
+            // Interim responses are followed by the final one.
             if head.status >= 200 {
                 self.reusable = head.keep_alive && !matches!(head.body.0, Framing::UntilClose);
                 return Ok((head.status, head.body));
@@ -142,7 +142,7 @@ impl Connection {
         }
     }
 
-    /// Hands over the part of the body that is there, waiting for some if there is none. False at its end.
+    /// Passes on the available part of the body, and waits if there is none. Returns false at the body's end.
     pub(crate) async fn read_body(
         &mut self,
         body: &mut Body,
@@ -187,7 +187,7 @@ impl Connection {
             (self.start, self.end) = (0, self.end - self.start);
         }
         let read = match self.stream.read(&mut self.buffer[self.end..]).await {
-            // A peer that drops the connection without saying goodbye in TLS has closed it all the same.
+            // A peer that closes the connection without a TLS close_notify has closed it, too.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
             other => other?,
         };
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_say_where_the_body_ends() {
+    fn a_head_determines_the_framing_of_the_body() {
         let cases = [
             ("HTTP/1.1 200 OK\r\nContent-Length: 12", 200, "Length(12)", true),
             ("HTTP/1.1 201 Created\r\ncontent-length:0\r\nConnection: close", 201, "Length(0)", false),

@@ -1,4 +1,4 @@
-//! A containerd of the benchmark's own, with the image of its pods. Gone when it is dropped.
+//! A containerd of the benchmark's own, with the image of its pods. It is killed when it is dropped.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use serde_json::json;
 
 use super::{IMAGE, SCRIPT};
 
-/// Where Debian has network plugins.
+/// Debian's directory of CNI plugins.
 const PLUGINS: &str = "/usr/lib/cni";
 const PAUSE: &str = "corten.local/pause:1";
-/// How long it may take to begin.
+/// The deadline for its start.
 const LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) struct Containerd {
@@ -22,7 +22,7 @@ pub(super) struct Containerd {
     folder: PathBuf,
 }
 
-/// Whether there is one, and what connects its pods.
+/// True if containerd and CNI plugins are installed.
 pub(super) fn is_installed() -> bool {
     let runs = |program: &str| {
         let mut command = Command::new(program);
@@ -32,24 +32,26 @@ pub(super) fn is_installed() -> bool {
     runs("containerd") && runs("ctr") && Path::new(PLUGINS).join("ptp").exists()
 }
 
-/// Whether a process is containerd itself, and not what looks after a pod.
+/// True if a process is containerd itself, and not a shim.
 pub(super) fn is_one(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "containerd")
 }
 
 impl Containerd {
     pub(super) fn start(folder: &Path) -> anyhow::Result<Containerd> {
-        fs::create_dir_all(folder.join("cni")).context("making a folder for containerd")?;
-        fs::write(folder.join("config.toml"), configuration(folder)).context("configuring containerd")?;
-        fs::write(folder.join("cni/10-bench.conflist"), network(folder)).context("configuring a network")?;
-        let log = File::create(folder.join("log")).context("making a log for containerd")?;
+        fs::create_dir_all(folder.join("cni")).context("cannot create a directory for containerd")?;
+        fs::write(folder.join("config.toml"), configuration(folder))
+            .context("cannot configure containerd")?;
+        fs::write(folder.join("cni/10-bench.conflist"), network(folder))
+            .context("cannot configure a network")?;
+        let log = File::create(folder.join("log")).context("cannot create a log file for containerd")?;
         let process = Command::new("containerd")
             .arg("--config")
             .arg(folder.join("config.toml"))
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
-            .context("starting containerd")?;
+            .context("cannot start containerd")?;
         let containerd = Containerd { process, folder: folder.to_owned() };
         containerd.import("pause", &busybox_archive(&[PAUSE], &["sleep", "1000000"])?)?;
         containerd.import("bench", &busybox_archive(&[IMAGE], &["sh", "-c", SCRIPT])?)?;
@@ -75,17 +77,17 @@ impl Containerd {
     /// Succeeds as soon as containerd is ready.
     fn import(&self, name: &str, archive: &[u8]) -> anyhow::Result<()> {
         let file = self.folder.join(format!("{name}.tar"));
-        fs::write(&file, archive).context("writing an archive")?;
+        fs::write(&file, archive).context("cannot write an archive")?;
         let started = Instant::now();
         loop {
             let mut ctr = Command::new("ctr");
             ctr.arg("--address").arg(self.socket()).args(["-n", "k8s.io", "images", "import"]).arg(&file);
             let imported = ctr.stdout(Stdio::null()).stderr(Stdio::null()).status();
-            if imported.context("running ctr")?.success() {
+            if imported.context("cannot run ctr")?.success() {
                 return Ok(());
             }
             if started.elapsed() > LIMIT {
-                bail!("containerd takes no image");
+                bail!("containerd does not import images");
             }
             std::thread::sleep(Duration::from_millis(50));
         }

@@ -1,4 +1,4 @@
-//! Pods that are made and deleted, and when each was seen to run and to be gone: by a watch, as users see it.
+//! Creates and deletes pods, and records when a watch showed each as running and as deleted.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,21 +11,21 @@ use futures_util::future::try_join_all;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
-/// How long anything may take.
+/// The deadline of each step.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What became of a pod.
+/// A change of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Became {
+enum PodChange {
     Running,
-    /// It ended, although it was not to.
-    Over,
+    /// It terminated unexpectedly.
+    Terminated,
     Gone,
 }
 
 struct Seen {
     key: Key,
-    became: Became,
+    change: PodChange,
     when: Instant,
 }
 
@@ -39,24 +39,25 @@ pub(super) struct Watched {
 impl Watched {
     pub(super) fn new(client: Client, namespace: &'static str) -> Watched {
         let caches = Caches::new(client.clone(), Clock::real());
-        let (tell, seen) = unbounded_channel();
+        let (sender, seen) = unbounded_channel();
         caches.of(&kinds::PODS).subscribe(move |change| {
             let when = Instant::now();
-            let became = match &change.new {
-                None => Became::Gone,
+            let key = change.object().key.clone();
+            let change = match &change.new {
+                None => PodChange::Gone,
                 Some(pod) => match pod.tree().str_at(&["status", "phase"]) {
-                    Some("Running") => Became::Running,
-                    Some("Succeeded" | "Failed") => Became::Over,
+                    Some("Running") => PodChange::Running,
+                    Some("Succeeded" | "Failed") => PodChange::Terminated,
                     _ => return,
                 },
             };
-            // Nobody listens any more once the measurement is over.
-            let _ = tell.send(Seen { key: change.object().key.clone(), became, when });
+            // The receiver is dropped once the measurement is over.
+            let _ = sender.send(Seen { key, change, when });
         });
         Watched { client, caches, seen, namespace }
     }
 
-    /// Waits until there is a node that takes pods.
+    /// Waits until a node is ready.
     pub(super) async fn node_ready(&self) -> anyhow::Result<()> {
         let is_ready = |node: &Value| {
             let conditions = node.items_at(&["status", "conditions"]).iter();
@@ -68,13 +69,13 @@ impl Watched {
         timeout(LIMIT, ready).await.context("the node did not become ready in time")
     }
 
-    /// Creates pods, all at once, and says when each ran, in their order.
+    /// Creates pods concurrently; returns when each was running, in their order.
     pub(super) async fn create(&mut self, pods: &[Value]) -> anyhow::Result<Vec<Instant>> {
         try_join_all(pods.iter().map(|pod| self.client.create(&kinds::PODS, pod))).await?;
-        self.until(pods, Became::Running).await
+        self.until(pods, PodChange::Running).await
     }
 
-    /// Deletes pods, all at once, and says when each was gone, in their order.
+    /// Deletes pods concurrently; returns when each was gone, in their order.
     pub(super) async fn delete(&mut self, pods: &[Value]) -> anyhow::Result<Vec<Instant>> {
         let options = DeleteOptions::default();
         let delete = |pod: &Value| {
@@ -83,26 +84,27 @@ impl Watched {
             async move { client.delete(&kinds::PODS, &key, options).await }
         };
         try_join_all(pods.iter().map(delete)).await?;
-        self.until(pods, Became::Gone).await
+        self.until(pods, PodChange::Gone).await
     }
 
-    /// Deletes whatever is there.
+    /// Deletes all pods.
     pub(super) async fn clear(&mut self) -> anyhow::Result<()> {
         self.client.delete_collection(&kinds::PODS, self.namespace).await?;
         let pods = self.caches.of(&kinds::PODS);
-        timeout(LIMIT, pods.until(|pods| pods.has_none_in(self.namespace))).await.context("pods are left")
+        let gone = pods.until(|pods| pods.has_none_in(self.namespace));
+        timeout(LIMIT, gone).await.context("some pods were not deleted in time")
     }
 
-    async fn until(&mut self, pods: &[Value], became: Became) -> anyhow::Result<Vec<Instant>> {
+    async fn until(&mut self, pods: &[Value], change: PodChange) -> anyhow::Result<Vec<Instant>> {
         let keys: Vec<Key> = pods.iter().map(Key::of).collect();
         let mut times: HashMap<Key, Instant> = HashMap::new();
         let all = async {
             while !keys.iter().all(|key| times.contains_key(key)) {
-                let seen = self.seen.recv().await.context("nobody watches any more")?;
-                if seen.became == Became::Over && became == Became::Running {
-                    bail!("pod {} ended although it was to run", seen.key);
+                let seen = self.seen.recv().await.context("the watch of pods has ended")?;
+                if seen.change == PodChange::Terminated && change == PodChange::Running {
+                    bail!("pod {} terminated unexpectedly", seen.key);
                 }
-                if seen.became == became {
+                if seen.change == change {
                     times.entry(seen.key).or_insert(seen.when);
                 }
             }
@@ -112,7 +114,7 @@ impl Watched {
             Ok(done) => done?,
             Err(_) => {
                 let count = keys.iter().filter(|key| times.contains_key(key)).count();
-                return Err(anyhow!("only {count} of {} pods were {became:?} in time", keys.len()));
+                return Err(anyhow!("only {count} of {} pods were {change:?} in time", keys.len()));
             }
         }
         Ok(keys.iter().filter_map(|key| times.get(key).copied()).collect())

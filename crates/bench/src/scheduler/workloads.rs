@@ -1,4 +1,4 @@
-//! Upstream's workloads for measuring schedulers: nodes, pods that are there before, and pods that are measured.
+//! The workloads of upstream's scheduler_perf: nodes, initial pods, and measured pods.
 
 use corten_api::{Value, meta, value};
 
@@ -6,23 +6,23 @@ pub(crate) const FIRST_NAMESPACE: &str = "sched-0";
 pub(crate) const SECOND_NAMESPACE: &str = "sched-1";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOSTNAME: &str = "kubernetes.io/hostname";
-/// The node that all pods of a daemon set's kind are for.
+/// The node that all DaemonSet pods are for.
 const CHOSEN_NODE: &str = "scheduler-perf-node";
 
 /// One workload, with upstream's own counts.
 pub(crate) struct Workload {
     pub(crate) name: &'static str,
     pub(crate) zones: &'static [&'static str],
-    /// How many nodes there are unless it is said.
+    /// The default number of nodes.
     pub(crate) nodes: usize,
-    /// Pods that have their nodes before anything is measured: how many there are on as many nodes.
+    /// Initial pods, which are bound before the measurement: their number on the default number of nodes.
     before: (usize, &'static [Template]),
     measured: Template,
-    /// Pods that come meanwhile, one every 200 ms, and are not measured.
+    /// Pods that are created during the measurement, one every 200 ms, and not measured.
     meanwhile: Option<Template>,
-    /// How many pods are measured unless it is said.
+    /// The default number of measured pods.
     pub(crate) pods: usize,
-    /// How many pods a second upstream's scheduler must reach, where upstream says.
+    /// Upstream's threshold in pods per second, if it has one.
     pub(crate) floor: Option<f64>,
 }
 
@@ -124,7 +124,7 @@ pub(crate) const WORKLOADS: [Workload; 14] = [
         floor: Some(540.0),
         ..BASIC
     },
-    // Every pod takes the place of three others. Upstream has no floor for it, and does not run it on as many nodes.
+    // Every pod preempts three others. Upstream has no threshold for it, and runs it on fewer nodes.
     Workload {
         name: "PreemptionBasic",
         before: (20_000, &[Template::Low]),
@@ -198,7 +198,7 @@ impl Workload {
         node
     }
 
-    /// How many volumes the node with this number can have.
+    /// The CSINode of the node with this number, with its volume limit.
     pub(crate) fn csi_node(&self, index: usize) -> Value {
         let name = meta::name(&self.node(index)).to_owned();
         value!({
@@ -207,28 +207,28 @@ impl Workload {
         })
     }
 
-    /// How many pods are there before, on so many nodes.
+    /// The number of initial pods for a number of nodes.
     pub(crate) fn pods_before(&self, nodes: usize) -> usize {
         nodes * self.before.0 / self.nodes
     }
 
-    /// A pod that is there before.
+    /// An initial pod.
     pub(crate) fn pod_before(&self, index: usize) -> Value {
         let (_, kinds) = self.before;
         kinds[index % kinds.len()].pod(&format!("before-{index:06}"), FIRST_NAMESPACE)
     }
 
-    /// A pod that is measured.
+    /// A measured pod.
     pub(crate) fn pod(&self, index: usize) -> Value {
         self.measured.pod(&format!("pod-{index:06}"), SECOND_NAMESPACE)
     }
 
-    /// A pod that comes while others are measured.
+    /// A pod that is created during the measurement.
     pub(crate) fn pod_meanwhile(&self, index: usize) -> Option<Value> {
         Some(self.meanwhile?.pod(&format!("meanwhile-{index:06}"), FIRST_NAMESPACE))
     }
 
-    /// Whether pods have volumes of their own, which have to be there.
+    /// True if every pod needs a volume of its own.
     pub(crate) fn has_volumes(&self) -> bool {
         matches!(self.measured, Template::WithVolume)
     }

@@ -1,4 +1,4 @@
-//! Containers: what is asked for and what became of it.
+//! Containers: their configuration, state and status.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,35 +6,35 @@ use serde::{Deserialize, Serialize};
 use super::sandbox::includes;
 use super::{ContainerSecurityContext, ImageSpec, Map};
 
-/// What a pod asks of one of its containers.
+/// The configuration of one container of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContainerConfig {
     pub metadata: ContainerMetadata,
-    /// An image that is already here: what `pull_image` or `image_status` called it.
+    /// An image on this node, as `pull_image` or `image_status` named it.
     pub image: ImageSpec,
     /// Replaces the image's entrypoint.
     pub command: Vec<String>,
     /// Replaces the image's arguments.
     pub args: Vec<String>,
-    /// Empty for the image's.
+    /// Empty for the image's working directory.
     pub working_dir: String,
-    /// On top of the image's, in order.
+    /// In order, after those of the image.
     pub envs: Vec<(String, String)>,
-    /// In order; later ones may lie within earlier ones.
+    /// In order; a later mount may be inside an earlier one.
     pub mounts: Vec<Mount>,
     pub devices: Vec<Device>,
     pub labels: Map,
     pub annotations: Map,
     /// Relative to the sandbox's log directory; empty for no log.
     pub log_path: String,
-    /// Whether there is a standard input to attach to.
+    /// True if the container has a standard input to attach to.
     pub stdin: bool,
-    /// Whether standard input ends with the first one attached.
+    /// True if standard input closes with the first client that was attached.
     pub stdin_once: bool,
     pub tty: bool,
     pub linux: LinuxContainerConfig,
-    /// Such as `SIGTERM` or `SIGRTMIN+3`; empty for the image's, or `SIGTERM`.
+    /// Such as `SIGTERM` or `SIGRTMIN+3`; empty for the image's stop signal, or `SIGTERM`.
     pub stop_signal: String,
 }
 
@@ -52,14 +52,14 @@ pub struct LinuxContainerConfig {
     pub security_context: ContainerSecurityContext,
 }
 
-/// A file or directory of the node, seen in a container.
+/// A file or directory of the node that is mounted in a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Mount {
     pub container_path: String,
     pub host_path: String,
     pub readonly: bool,
-    /// Read-only all the way down, also what is mounted below.
+    /// Read-only recursively, including the mounts below.
     pub recursive_read_only: bool,
     pub selinux_relabel: bool,
     pub propagation: MountPropagation,
@@ -95,7 +95,7 @@ pub struct LinuxContainerResources {
     pub cpuset_cpus: String,
     pub cpuset_mems: String,
     pub hugepage_limits: Vec<HugepageLimit>,
-    /// Files of cgroup v2 and what to write into them.
+    /// Files of cgroup v2 and the values to write into them.
     pub unified: Map,
 }
 
@@ -112,7 +112,7 @@ pub enum ContainerState {
     Created,
     Running,
     Exited,
-    /// The runtime lost sight of it.
+    /// The runtime has lost track of the container.
     Unknown,
 }
 
@@ -123,9 +123,9 @@ pub struct Container {
     pub pod_sandbox_id: String,
     pub metadata: ContainerMetadata,
     pub image: ImageSpec,
-    /// The image by digest, for people.
+    /// The image by digest, for display.
     pub image_ref: String,
-    /// The image as the runtime names it.
+    /// The runtime's id of the image.
     pub image_id: String,
     pub state: ContainerState,
     pub created_at: Timestamp,
@@ -152,11 +152,11 @@ pub struct ContainerStatus {
     pub labels: Map,
     pub annotations: Map,
     pub mounts: Vec<Mount>,
-    /// Where the log is, in full.
+    /// The full path of the log.
     pub log_path: String,
-    /// What is in force now.
+    /// The resources in force now.
     pub resources: Option<LinuxContainerResources>,
-    /// Who its first process ran as when it started.
+    /// The identity of the first process when it started.
     pub user: Option<ContainerUser>,
     pub stop_signal: String,
 }
@@ -168,7 +168,7 @@ pub struct ContainerUser {
     pub supplemental_groups: Vec<i64>,
 }
 
-/// Everything that is set must match.
+/// All fields that are set must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContainerFilter {
     pub id: Option<String>,
@@ -194,7 +194,7 @@ pub enum ContainerEventKind {
     Deleted,
 }
 
-/// Something happened to a container, or to a sandbox (then the id is the sandbox's).
+/// A change of a container or of a sandbox (then the id is the sandbox's).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerEvent {
     pub container_id: String,

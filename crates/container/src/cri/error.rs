@@ -1,6 +1,6 @@
-//! What can go wrong behind the CRI, as far as callers tell it apart.
+//! Errors of the CRI, as far as callers distinguish them.
 
-/// The variants that callers branch on are gRPC's codes; the texts are what a pod's events show.
+/// The variants are gRPC's codes; the texts appear in the pod's events.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// No such sandbox, container or image.
@@ -9,25 +9,25 @@ pub enum Error {
     /// The name is taken: the same sandbox or container attempt exists already.
     #[error("{0}")]
     AlreadyExists(String),
-    /// What was asked for makes no sense, for this runtime or at all.
+    /// The request is invalid, for this runtime or in general.
     #[error("{0}")]
     InvalidArgument(String),
-    /// It makes sense, but not in the state things are in.
+    /// The request is valid, but not in the current state.
     #[error("{0}")]
     FailedPrecondition(String),
-    /// It took longer than was asked for.
+    /// The operation took longer than its timeout.
     #[error("{0}")]
     DeadlineExceeded(String),
-    /// The registry could not be reached, or is not well.
+    /// The registry could not be reached or failed.
     #[error("{0}")]
     RegistryUnavailable(String),
     /// The image's signature does not satisfy the policy.
     #[error("{0}")]
     SignatureValidationFailed(String),
-    /// The runtime cannot be reached; trying again later makes sense.
+    /// The runtime cannot be reached; the call can be retried.
     #[error("{0}")]
     Unavailable(String),
-    /// This runtime does not do that.
+    /// The runtime does not support the operation.
     #[error("{0}")]
     Unimplemented(String),
     /// Everything else.
@@ -36,7 +36,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A failed operation and everything behind it, in one line.
+    /// A failed operation and its chain of causes, in one line.
     pub fn internal(operation: impl std::fmt::Display, cause: impl std::error::Error) -> Error {
         let mut text = format!("{operation}: {cause}");
         let mut source = cause.source();

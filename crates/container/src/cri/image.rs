@@ -1,4 +1,4 @@
-//! Images: their names, what is known of them, and who may pull them.
+//! Images: their names, their status, and credentials to pull them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::Map;
 pub struct ImageSpec {
     pub image: String,
     pub annotations: Map,
-    /// What the pod says, before anything was resolved.
+    /// The image as the pod's spec names it.
     pub user_specified_image: String,
     pub runtime_handler: String,
 }
@@ -32,16 +32,16 @@ pub struct Image {
     pub repo_tags: Vec<String>,
     pub repo_digests: Vec<String>,
     pub size: u64,
-    /// Who it runs as, if it says so by number.
+    /// The image's user, if it is a number.
     pub uid: Option<i64>,
-    /// Who it runs as, if it says so by name.
+    /// The image's user, if it is a name.
     pub username: String,
     pub spec: ImageSpec,
-    /// Never to be collected.
+    /// Never garbage collected.
     pub pinned: bool,
 }
 
-/// Credentials for a registry. Never shown.
+/// Credentials for a registry. `Debug` never prints them.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct AuthConfig {
     pub username: String,
@@ -59,7 +59,7 @@ impl fmt::Debug for AuthConfig {
     }
 }
 
-/// How full a file system is.
+/// The used space of a file system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilesystemUsage {
     pub timestamp: Timestamp,
@@ -74,31 +74,31 @@ pub struct ImageFsInfo {
     pub container_filesystems: Vec<FilesystemUsage>,
 }
 
-/// How far a pull is.
+/// The progress of a pull.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PullProgress {
     pub bytes: u64,
-    /// 0 as long as it is not known.
+    /// 0 as long as it is unknown.
     pub total_bytes: u64,
     pub layers: usize,
     pub total_layers: usize,
 }
 
-/// Who is told how far a pull is. Called often and from anywhere: it must be quick.
+/// Receives the progress of a pull. Called often and from any thread, so it must be quick.
 #[derive(Clone)]
 pub struct Progress(Arc<dyn Fn(PullProgress) + Send + Sync>);
 
 impl Progress {
-    pub fn new(tell: impl Fn(PullProgress) + Send + Sync + 'static) -> Progress {
-        Progress(Arc::new(tell))
+    pub fn new(report: impl Fn(PullProgress) + Send + Sync + 'static) -> Progress {
+        Progress(Arc::new(report))
     }
 
-    /// Nobody wants to know.
+    /// Discards the progress.
     pub fn ignored() -> Progress {
         Progress::new(|_| ())
     }
 
-    pub fn tell(&self, progress: PullProgress) {
+    pub fn report(&self, progress: PullProgress) {
         (self.0)(progress);
     }
 }

@@ -1,20 +1,20 @@
-//! Pod sandboxes: what a pod's containers share.
+//! Pod sandboxes: the resources that a pod's containers share.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{LinuxContainerResources, Map, NamespaceOptions, SandboxSecurityContext};
 
-/// What a pod asks of its sandbox.
+/// The configuration of a pod's sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PodSandboxConfig {
     pub metadata: PodSandboxMetadata,
-    /// Empty with the node's network: then the node's own name is kept.
+    /// Empty on the node's network: then the node's own name is kept.
     pub hostname: String,
-    /// Where the containers' logs go; their `log_path` is relative to it.
+    /// The directory of the containers' logs; their `log_path` is relative to it.
     pub log_directory: String,
-    /// `None` leaves the image's or node's resolver alone.
+    /// `None` keeps the resolver configuration of the image or the node.
     pub dns_config: Option<DnsConfig>,
     pub port_mappings: Vec<PortMapping>,
     pub labels: Map,
@@ -58,13 +58,13 @@ pub enum Protocol {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LinuxPodSandboxConfig {
-    /// The pod's cgroup, made by whoever asks, such as `/kubepods/burstable/pod<uid>`.
+    /// The pod's cgroup, created by the caller, such as `/kubepods/burstable/pod<uid>`.
     pub cgroup_parent: String,
     pub security_context: SandboxSecurityContext,
     pub sysctls: Map,
-    /// What the sandbox itself may use on top of its containers.
+    /// The resources of the sandbox itself, on top of those of its containers.
     pub overhead: Option<LinuxContainerResources>,
-    /// The sum of what its containers ask for.
+    /// The sum of the resources of its containers.
     pub resources: Option<LinuxContainerResources>,
 }
 
@@ -93,7 +93,7 @@ pub struct PodSandboxStatus {
     pub metadata: PodSandboxMetadata,
     pub state: PodSandboxState,
     pub created_at: Timestamp,
-    /// The pod's addresses, the primary one first; none with the node's network.
+    /// The pod's addresses, the primary one first; none on the node's network.
     pub ips: Vec<String>,
     pub namespaces: NamespaceOptions,
     pub labels: Map,
@@ -101,7 +101,7 @@ pub struct PodSandboxStatus {
     pub runtime_handler: String,
 }
 
-/// Everything that is set must match.
+/// All fields that are set must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodSandboxFilter {
     pub id: Option<String>,
@@ -117,7 +117,7 @@ impl PodSandboxFilter {
     }
 }
 
-/// Whether all the labels asked for are there.
+/// Returns true if all wanted labels are present.
 pub(crate) fn includes(labels: &Map, wanted: &Map) -> bool {
     wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
 }

@@ -1,8 +1,8 @@
-//! What a sandbox or container may do, and what it shares with whom.
+//! Security contexts of sandboxes and containers, and the namespaces they share.
 
 use serde::{Deserialize, Serialize};
 
-/// How far a namespace reaches.
+/// The scope of a namespace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NamespaceMode {
     /// Shared by the containers of the pod.
@@ -75,7 +75,7 @@ pub enum SupplementalGroupsPolicy {
     /// The image's groups of the user are added.
     #[default]
     Merge,
-    /// Only the groups that are asked for.
+    /// Only the requested groups.
     Strict,
 }
 

@@ -1,4 +1,4 @@
-//! What containers and sandboxes use. `None` is "not known", never zero.
+//! Resource usage of containers and sandboxes. `None` is unknown, never zero.
 
 use jiff::Timestamp;
 
@@ -36,9 +36,9 @@ pub struct PodSandboxStats {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CpuUsage {
     pub timestamp: Timestamp,
-    /// Since the cgroup was made.
+    /// Since the cgroup was created.
     pub usage_core_nano_seconds: Option<u64>,
-    /// Over the last while, as the runtime chose it.
+    /// Over an interval that the runtime chooses.
     pub usage_nano_cores: Option<u64>,
     pub psi: Option<PsiStats>,
 }
@@ -100,10 +100,10 @@ pub struct NetworkInterfaceUsage {
     pub tx_errors: u64,
 }
 
-/// Everything that is set must match.
+/// All fields that are set must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatsFilter {
-    /// A container's or a sandbox's, depending on what is listed.
+    /// The id of a container or a sandbox, depending on the list.
     pub id: Option<String>,
     pub pod_sandbox_id: Option<String>,
     pub labels: Map,

@@ -1,4 +1,4 @@
-//! What a runtime says of itself.
+//! The version, status and handlers of a runtime.
 
 use super::Map;
 
@@ -15,7 +15,7 @@ pub struct RuntimeStatus {
     pub conditions: Vec<RuntimeCondition>,
     pub handlers: Vec<RuntimeHandler>,
     pub supplemental_groups_policy: bool,
-    /// For people.
+    /// For display.
     pub info: Map,
 }
 
@@ -36,7 +36,7 @@ pub struct RuntimeCondition {
     pub message: String,
 }
 
-/// A way to run pods that a RuntimeClass can name; the empty name is the default one.
+/// A handler that a RuntimeClass can name; the empty name is the default one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RuntimeHandler {
     pub name: String,

@@ -1,7 +1,7 @@
 //! Exec, attach and port-forward: byte streams into containers.
 //!
-//! A runtime either hands over the streams themselves, or names a server that speaks the client's protocol, to
-//! which the request is then forwarded as it came.
+//! A runtime either returns the streams themselves, or the URL of a server that speaks the client's protocol, to which
+//! the request is then forwarded unchanged.
 
 use std::fmt;
 use std::pin::Pin;
@@ -34,22 +34,22 @@ pub struct ExecRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AttachRequest {
     pub container_id: String,
-    /// As the container has it.
+    /// As the container was configured.
     pub tty: bool,
     pub stdin: bool,
     pub stdout: bool,
     pub stderr: bool,
 }
 
-/// A process' streams, as far as they were asked for. Dropping one closes it.
+/// A process's streams, as far as they were requested. Dropping one closes it.
 pub struct Session {
-    /// Shutting it down is the end of input.
+    /// Shutting it down closes the process's input.
     pub stdin: Option<Writer>,
     pub stdout: Option<Reader>,
     pub stderr: Option<Reader>,
-    /// The terminal, to tell it its size.
+    /// The terminal, to set its size.
     pub terminal: Option<Box<dyn Terminal>>,
-    /// How the process ended; for an attached container, how the container did.
+    /// The exit code of the process; for an attached container, that of the container.
     pub exit: BoxFuture<'static, Result<i32>>,
 }
 
@@ -68,7 +68,7 @@ pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
-/// What came of a command that was waited for. Each stream holds 16 MB at most; the rest was thrown away.
+/// The output of a command that was waited for. Each stream holds 16 MB at most; the rest is discarded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExecOutput {
     pub stdout: Vec<u8>,

@@ -9,14 +9,14 @@ use crate::*;
 #[async_trait]
 impl Images for Fake {
     async fn list_images(&self, filter: Option<&ImageSpec>) -> Result<Vec<Image>> {
-        self.called("list_images", filter.map_or("", |filter| &filter.image))?;
+        self.record_call("list_images", filter.map_or("", |filter| &filter.image))?;
         let state = self.state.lock();
         let wanted = |image: &&Image| filter.is_none_or(|filter| names(image, &filter.image));
         Ok(state.images.iter().filter(wanted).cloned().collect())
     }
 
     async fn image_status(&self, image: &ImageSpec) -> Result<Option<Image>> {
-        self.called("image_status", &image.image)?;
+        self.record_call("image_status", &image.image)?;
         Ok(self.state.lock().image(&image.image).cloned())
     }
 
@@ -27,14 +27,14 @@ impl Images for Fake {
         _sandbox_config: Option<&PodSandboxConfig>,
         progress: &Progress,
     ) -> Result<String> {
-        self.called("pull_image", &image.image)?;
+        self.record_call("pull_image", &image.image)?;
         let mut state = self.state.lock();
         let name = &image.image;
         let found = state.registry.iter().find(|image| names(image, name)).cloned();
         let Some(found) = found else {
             return Err(Error::NotFound(format!("failed to resolve reference {name:?}: {name}: not found")));
         };
-        progress.tell(PullProgress {
+        progress.report(PullProgress {
             bytes: found.size,
             total_bytes: found.size,
             layers: 1,
@@ -47,13 +47,13 @@ impl Images for Fake {
     }
 
     async fn remove_image(&self, image: &ImageSpec) -> Result<()> {
-        self.called("remove_image", &image.image)?;
+        self.record_call("remove_image", &image.image)?;
         self.state.lock().images.retain(|known| !names(known, &image.image));
         Ok(())
     }
 
     async fn image_fs_info(&self) -> Result<ImageFsInfo> {
-        self.called("image_fs_info", "")?;
+        self.record_call("image_fs_info", "")?;
         let usage = FilesystemUsage {
             timestamp: self.clock.now(),
             mountpoint: "/var/lib/corten".to_owned(),

@@ -14,7 +14,7 @@ use crate::*;
 #[async_trait]
 impl Runtime for Fake {
     async fn version(&self) -> Result<Version> {
-        self.called("version", "")?;
+        self.record_call("version", "")?;
         Ok(Version {
             runtime_name: "fake".to_owned(),
             runtime_version: "0.1.0".to_owned(),
@@ -23,7 +23,7 @@ impl Runtime for Fake {
     }
 
     async fn status(&self) -> Result<RuntimeStatus> {
-        self.called("status", "")?;
+        self.record_call("status", "")?;
         let ready =
             |kind: &str| RuntimeCondition { kind: kind.to_owned(), status: true, ..Default::default() };
         Ok(RuntimeStatus {
@@ -38,11 +38,11 @@ impl Runtime for Fake {
     }
 
     async fn update_pod_cidr(&self, pod_cidr: &str) -> Result<()> {
-        self.called("update_pod_cidr", pod_cidr)
+        self.record_call("update_pod_cidr", pod_cidr)
     }
 
     async fn run_pod_sandbox(&self, config: &PodSandboxConfig, handler: &str) -> Result<String> {
-        self.called("run_pod_sandbox", &config.metadata.name)?;
+        self.record_call("run_pod_sandbox", &config.metadata.name)?;
         let id = {
             let mut state = self.state.lock();
             if state.sandboxes.values().any(|known| known.config.metadata == config.metadata) {
@@ -60,19 +60,19 @@ impl Runtime for Fake {
             state.sandboxes.insert(id.clone(), sandbox);
             id
         };
-        self.tell(&id, &id, ContainerEventKind::Created);
-        self.tell(&id, &id, ContainerEventKind::Started);
+        self.send_event(&id, &id, ContainerEventKind::Created);
+        self.send_event(&id, &id, ContainerEventKind::Started);
         Ok(id)
     }
 
     async fn stop_pod_sandbox(&self, id: &str) -> Result<()> {
-        self.called("stop_pod_sandbox", id)?;
+        self.record_call("stop_pod_sandbox", id)?;
         let running = self.state.lock().sandbox(id).is_ok_and(|sandbox| !sandbox.stopped);
         if running { self.kill_sandbox(id) } else { Ok(()) }
     }
 
     async fn remove_pod_sandbox(&self, id: &str) -> Result<()> {
-        self.called("remove_pod_sandbox", id)?;
+        self.record_call("remove_pod_sandbox", id)?;
         if self.state.lock().sandbox(id).is_ok_and(|sandbox| !sandbox.stopped) {
             self.kill_sandbox(id)?;
         }
@@ -82,18 +82,18 @@ impl Runtime for Fake {
             state.sandboxes.remove(id).is_some()
         };
         if removed {
-            self.tell(id, id, ContainerEventKind::Deleted);
+            self.send_event(id, id, ContainerEventKind::Deleted);
         }
         Ok(())
     }
 
     async fn pod_sandbox_status(&self, id: &str) -> Result<PodSandboxStatus> {
-        self.called("pod_sandbox_status", id)?;
+        self.record_call("pod_sandbox_status", id)?;
         Ok(self.state.lock().sandbox(id)?.status(id))
     }
 
     async fn list_pod_sandboxes(&self, filter: &PodSandboxFilter) -> Result<Vec<PodSandbox>> {
-        self.called("list_pod_sandboxes", "")?;
+        self.record_call("list_pod_sandboxes", "")?;
         let state = self.state.lock();
         let all = state.sandboxes.iter().map(|(id, sandbox)| sandbox.listed(id));
         Ok(all.filter(|sandbox| filter.matches(sandbox)).collect())
@@ -105,7 +105,7 @@ impl Runtime for Fake {
         overhead: Option<&LinuxContainerResources>,
         resources: Option<&LinuxContainerResources>,
     ) -> Result<()> {
-        self.called("update_pod_sandbox_resources", id)?;
+        self.record_call("update_pod_sandbox_resources", id)?;
         let mut state = self.state.lock();
         let linux = &mut state.sandbox_mut(id)?.config.linux;
         linux.overhead = overhead.cloned();
@@ -119,7 +119,7 @@ impl Runtime for Fake {
         config: &ContainerConfig,
         sandbox_config: &PodSandboxConfig,
     ) -> Result<String> {
-        self.called("create_container", &config.metadata.name)?;
+        self.record_call("create_container", &config.metadata.name)?;
         let id = {
             let mut state = self.state.lock();
             if state.sandbox(pod_sandbox_id)?.stopped {
@@ -151,28 +151,28 @@ impl Runtime for Fake {
             state.containers.insert(id.clone(), container);
             id
         };
-        self.tell(&id, pod_sandbox_id, ContainerEventKind::Created);
+        self.send_event(&id, pod_sandbox_id, ContainerEventKind::Created);
         Ok(id)
     }
 
     async fn start_container(&self, id: &str) -> Result<()> {
-        self.called("start_container", id)?;
+        self.record_call("start_container", id)?;
         let sandbox = {
             let mut state = self.state.lock();
             let container = state.container_mut(id)?;
             if container.state != ContainerState::Created {
-                return Err(Error::FailedPrecondition(format!("container {id:?} was started before")));
+                return Err(Error::FailedPrecondition(format!("container {id:?} was already started")));
             }
             container.state = ContainerState::Running;
             container.started_at = Some(self.clock.now());
             container.sandbox_id.clone()
         };
-        self.tell(id, &sandbox, ContainerEventKind::Started);
+        self.send_event(id, &sandbox, ContainerEventKind::Started);
         Ok(())
     }
 
     async fn stop_container(&self, id: &str, _timeout: Duration) -> Result<()> {
-        self.called("stop_container", id)?;
+        self.record_call("stop_container", id)?;
         match self.end(id, 137, "Error") {
             Err(Error::NotFound(_)) => Ok(()),
             other => other,
@@ -180,42 +180,42 @@ impl Runtime for Fake {
     }
 
     async fn remove_container(&self, id: &str) -> Result<()> {
-        self.called("remove_container", id)?;
+        self.record_call("remove_container", id)?;
         if self.state.lock().containers.contains_key(id) {
             self.end(id, 137, "Error")?;
         }
         let removed = self.state.lock().containers.remove(id);
         if let Some(container) = removed {
-            self.tell(id, &container.sandbox_id, ContainerEventKind::Deleted);
+            self.send_event(id, &container.sandbox_id, ContainerEventKind::Deleted);
         }
         Ok(())
     }
 
     async fn list_containers(&self, filter: &ContainerFilter) -> Result<Vec<Container>> {
-        self.called("list_containers", "")?;
+        self.record_call("list_containers", "")?;
         let state = self.state.lock();
         let all = state.containers.iter().map(|(id, container)| container.listed(id));
         Ok(all.filter(|container| filter.matches(container)).collect())
     }
 
     async fn container_status(&self, id: &str) -> Result<ContainerStatus> {
-        self.called("container_status", id)?;
+        self.record_call("container_status", id)?;
         Ok(self.state.lock().container(id)?.status(id))
     }
 
     async fn update_container_resources(&self, id: &str, resources: &LinuxContainerResources) -> Result<()> {
-        self.called("update_container_resources", id)?;
+        self.record_call("update_container_resources", id)?;
         self.state.lock().container_mut(id)?.config.linux.resources = resources.clone();
         Ok(())
     }
 
     async fn reopen_container_log(&self, id: &str) -> Result<()> {
-        self.called("reopen_container_log", id)?;
+        self.record_call("reopen_container_log", id)?;
         self.state.lock().container(id).map(|_| ())
     }
 
     async fn exec_sync(&self, id: &str, command: &[String], _timeout: Duration) -> Result<ExecOutput> {
-        self.called("exec_sync", id)?;
+        self.record_call("exec_sync", id)?;
         let mut state = self.state.lock();
         if state.container(id)?.state != ContainerState::Running {
             return Err(Error::FailedPrecondition(format!("container {id:?} is not running")));
@@ -236,7 +236,7 @@ impl Runtime for Fake {
     }
 
     async fn attach(&self, request: &AttachRequest) -> Result<Streaming<Session>> {
-        self.called("attach", &request.container_id)?;
+        self.record_call("attach", &request.container_id)?;
         self.state.lock().container(&request.container_id)?;
         Ok(Streaming::Direct(Session {
             stdin: request.stdin.then(|| Box::pin(tokio::io::sink()) as Writer),
@@ -247,9 +247,9 @@ impl Runtime for Fake {
         }))
     }
 
-    /// The other end echoes.
+    /// Connects to an echo server.
     async fn port_forward(&self, pod_sandbox_id: &str, port: u16) -> Result<Streaming<Box<dyn Connection>>> {
-        self.called("port_forward", &format!("{pod_sandbox_id}:{port}"))?;
+        self.record_call("port_forward", &format!("{pod_sandbox_id}:{port}"))?;
         self.state.lock().sandbox(pod_sandbox_id)?;
         let (here, there) = tokio::io::duplex(64 * 1024);
         tokio::spawn(async move {
@@ -261,12 +261,12 @@ impl Runtime for Fake {
     }
 
     async fn container_stats(&self, id: &str) -> Result<ContainerStats> {
-        self.called("container_stats", id)?;
+        self.record_call("container_stats", id)?;
         Ok(self.state.lock().container(id)?.stats(id))
     }
 
     async fn list_container_stats(&self, filter: &StatsFilter) -> Result<Vec<ContainerStats>> {
-        self.called("list_container_stats", "")?;
+        self.record_call("list_container_stats", "")?;
         let state = self.state.lock();
         let wanted = |stats: &ContainerStats| {
             filter.id.as_ref().is_none_or(|id| *id == stats.id)
@@ -277,7 +277,7 @@ impl Runtime for Fake {
     }
 
     async fn pod_sandbox_stats(&self, id: &str) -> Result<PodSandboxStats> {
-        self.called("pod_sandbox_stats", id)?;
+        self.record_call("pod_sandbox_stats", id)?;
         let state = self.state.lock();
         let sandbox = state.sandbox(id)?.listed(id);
         let containers = state.containers.iter().filter(|(_, container)| container.sandbox_id == id);
@@ -304,7 +304,7 @@ impl Runtime for Fake {
         self.events.subscribe()
     }
 
-    fn tells_events(&self) -> bool {
+    fn supports_events(&self) -> bool {
         true
     }
 }

@@ -1,4 +1,4 @@
-//! What the fake remembers.
+//! The state of the fake runtime.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -74,7 +74,7 @@ impl State {
     }
 }
 
-/// Whether a name, digest or id stands for this image.
+/// Returns true if a name, digest or id selects this image.
 pub(super) fn names(image: &Image, name: &str) -> bool {
     image.id == name || image.repo_tags.iter().chain(&image.repo_digests).any(|known| known == name)
 }

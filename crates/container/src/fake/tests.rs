@@ -64,15 +64,15 @@ async fn containers_run_until_they_are_ended() {
 }
 
 #[tokio::test]
-async fn it_refuses_what_a_runtime_refuses() {
+async fn the_fake_refuses_invalid_requests() {
     let fake = fake();
     let sandbox = fake.run_pod_sandbox(&pod("a"), "").await.unwrap();
     let taken = fake.run_pod_sandbox(&pod("a"), "").await.unwrap_err();
     assert!(matches!(taken, Error::AlreadyExists(_)), "{taken}");
     let missing = fake.create_container(&sandbox, &container("c"), &pod("a")).await.unwrap_err();
     assert!(missing.is_not_found(), "{missing}");
-    fake.stop_container("nobody", Duration::ZERO).await.unwrap();
-    fake.remove_container("nobody").await.unwrap();
+    fake.stop_container("missing", Duration::ZERO).await.unwrap();
+    fake.remove_container("missing").await.unwrap();
 
     let (_, id) = {
         fake.remove_pod_sandbox(&sandbox).await.unwrap();
@@ -83,7 +83,7 @@ async fn it_refuses_what_a_runtime_refuses() {
 }
 
 #[tokio::test]
-async fn failures_and_answers_are_as_told() {
+async fn configured_failures_and_outputs_are_returned() {
     let fake = fake();
     let (sandbox, id) = started(&fake).await;
     fake.take_calls();

@@ -1,7 +1,7 @@
 //! Archives of images, as `docker save` and OCI tools write them.
 //!
-//! An archive is read once, front to back, so that it can come from anywhere: every file in it goes into the
-//! content store, and what the files mean is decided at the end. What turns out to mean nothing is swept away.
+//! An archive is read once, front to back, so that it can be a stream: every file in it goes into the content store,
+//! and the files are interpreted at the end. Files without a meaning are removed by the next sweep.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,17 +19,17 @@ use super::manifest::document;
 use super::unpack::{Archive, Compression, decompressed};
 use super::*;
 
-/// How many files an archive of images may hold: their paths are kept until all of it is read.
+/// Maximum number of files of an image archive: their paths are kept until all of it is read.
 const MOST_FILES: u64 = 20_000;
 
-/// What an archive held.
+/// An image of an imported archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
     pub id: Digest,
     pub names: Vec<String>,
 }
 
-/// An archive of a folder, and what it held.
+/// An imported archive of a folder, and its images.
 #[derive(Debug)]
 pub struct ImportedFile {
     pub path: PathBuf,
@@ -58,7 +58,7 @@ pub(super) const NAME: &str = "io.containerd.image.name";
 pub(super) const REF_NAME: &str = "org.opencontainers.image.ref.name";
 
 impl Store {
-    /// Takes in every image of an archive, packed or not.
+    /// Imports every image of an archive, compressed or not.
     pub fn import(&self, archive: impl Read + Send) -> Result<Vec<Imported>, ImageError> {
         let incoming = self.incoming()?;
         let files = self.take_in(archive)?;
@@ -67,7 +67,7 @@ impl Store {
             _ => self.docker_images(&files)?,
         };
         if images.is_empty() {
-            return Err(ImageError::Malformed("the archive holds no image".to_owned()));
+            return Err(ImageError::Malformed("the archive contains no image".to_owned()));
         }
         let mut imported = Vec::new();
         for (target, names) in images {
@@ -77,25 +77,25 @@ impl Store {
         Ok(imported)
     }
 
-    /// Takes in every archive of a folder that was not taken in before, or has changed since. One that is bad does
-    /// not keep the others out.
+    /// Imports every archive of a folder that was not imported before or has changed since. An invalid archive does not
+    /// keep the others from being imported.
     pub fn import_folder(&self, folder: &Path) -> Result<Vec<ImportedFile>, ImageError> {
         let mut imported = Vec::new();
         let mut files = match fs::read_dir(folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(imported),
-            other => other.at("listing", folder)?.collect::<io::Result<Vec<_>>>().at("listing", folder)?,
+            other => other.at("list", folder)?.collect::<io::Result<Vec<_>>>().at("list", folder)?,
         };
         files.sort_by_key(fs::DirEntry::file_name);
         for path in files.iter().map(fs::DirEntry::path).filter(|path| is_archive(path)) {
-            let stamp = stamp(&path).at("reading", &path)?;
+            let stamp = stamp(&path).at("read", &path)?;
             let name = path.to_string_lossy().into_owned();
-            if self.index.read(|known| known.archives.get(&name) == Some(&stamp))? {
+            if self.index.read(|index| index.archives.get(&name) == Some(&stamp))? {
                 continue;
             }
-            let images = fs::File::open(&path).at("opening", &path).and_then(|file| self.import(file));
+            let images = fs::File::open(&path).at("open", &path).and_then(|file| self.import(file));
             if images.is_ok() {
-                self.index.update(|known| {
-                    known.archives.insert(name, stamp);
+                self.index.update(|index| {
+                    index.archives.insert(name, stamp);
                     Ok(())
                 })?;
             }
@@ -106,12 +106,12 @@ impl Store {
 
     fn take_in(&self, archive: impl Read + Send) -> Result<Files, ImageError> {
         let packed = Arc::new(AtomicU64::new(0));
-        let stream = decompressed(Counted { from: archive, bytes: packed.clone() });
-        let stream = stream.at("reading", "the archive")?;
+        let stream = decompressed(Counted { from: archive, bytes: packed.clone() }, &self.limits());
+        let stream = stream.at("read", "the archive")?;
         let stream = Proportionate::new(stream, self.limits(), packed);
         let mut archive = Archive::new(io::BufReader::with_capacity(1 << 18, stream), MOST_FILES);
         let mut files = Files::default();
-        while let Some(entry) = archive.next().at("reading", "the archive")? {
+        while let Some(entry) = archive.next().at("read", "the archive")? {
             let path = OsString::from_vec(entry.path);
             let Some(path) = within(Path::new(""), Path::new(&path)) else { continue };
             let kind = entry.kind;
@@ -135,14 +135,14 @@ impl Store {
     ) -> Result<Vec<(Descriptor, Vec<Reference>)>, ImageError> {
         let index: Index = document(&self.content.read(index)?, "index.json")?;
         if let Some(missing) = index.manifests.iter().find(|blob| !self.content.has(&blob.digest)) {
-            let text = format!("the archive speaks of {} and does not hold it", missing.digest);
+            let text = format!("the archive refers to {} but does not contain it", missing.digest);
             return Err(ImageError::Malformed(text));
         }
         let saved = self.saved(files)?;
         let mut images = Vec::new();
         for mut target in index.manifests {
             let named = target.annotations.get(NAME).or_else(|| {
-                // A mere tag names nothing.
+                // A bare tag names no repository.
                 target.annotations.get(REF_NAME).filter(|name| name.contains(['/', ':']))
             });
             let mut names: Vec<Reference> = named.iter().filter_map(|name| name.parse().ok()).collect();
@@ -166,8 +166,9 @@ impl Store {
         let mut images = Vec::new();
         for saved in self.saved(files)? {
             let find = |path: &String| {
-                let missing =
-                    || ImageError::Malformed(format!("the archive speaks of {path:?} and does not hold it"));
+                let missing = || {
+                    ImageError::Malformed(format!("the archive refers to {path:?} but does not contain it"))
+                };
                 files.blob(path).ok_or_else(missing)
             };
             let layers = saved.layers.iter().map(|layer| self.layer(find(layer)?));
@@ -188,11 +189,7 @@ impl Store {
 
     fn layer(&self, (digest, size): &(Digest, u64)) -> Result<Descriptor, ImageError> {
         let mut head = Vec::new();
-        self.content
-            .reader(digest)?
-            .take(4)
-            .read_to_end(&mut head)
-            .at("reading", self.content.path(digest))?;
+        self.content.reader(digest)?.take(4).read_to_end(&mut head).at("read", self.content.path(digest))?;
         let media_type = match Compression::of(&head) {
             Compression::None => media::OCI_LAYER.to_owned(),
             Compression::Gzip => media::OCI_LAYER_GZIP.to_owned(),
@@ -213,7 +210,7 @@ fn is_archive(path: &Path) -> bool {
     [".tar", ".tar.gz", ".tgz", ".tar.zst"].iter().any(|ending| name.ends_with(ending))
 }
 
-/// Tells a file from what was at its place before.
+/// Distinguishes a file from an earlier one at the same path.
 fn stamp(path: &Path) -> io::Result<String> {
     use std::os::unix::fs::MetadataExt;
     let data = fs::metadata(path)?;
@@ -234,7 +231,7 @@ pub(super) fn descriptor(media_type: &str, digest: &Digest, size: u64) -> Descri
     }
 }
 
-/// A path of the archive, plainly written; `None` if it leads out.
+/// A normalized path of the archive; `None` if it leads out of the archive.
 fn within(base: &Path, path: &Path) -> Option<String> {
     let mut parts: Vec<&str> = Vec::new();
     for component in base.components().chain(path.components()) {

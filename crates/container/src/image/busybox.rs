@@ -1,9 +1,12 @@
-//! An image made of this machine's own busybox, for measurements and tests that need one and have no registry.
+//! An image made of this machine's busybox, for benchmarks and tests that need an image without a registry.
 //!
-//! Debian's `busybox-static` is what it is made of: one that needs libraries would find none in the image.
+//! The image contains no shared libraries, so only a statically linked busybox is taken: Debian's `busybox-static`, and
+//! never its `busybox`.
 
+mod elf;
+
+use std::ffi::OsStr;
 use std::io;
-use std::path::PathBuf;
 
 use serde_json::json;
 use tar::{Builder, EntryType, Header};
@@ -19,7 +22,7 @@ const APPLETS: [&str; 32] = [
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nweb:x:33:34:web:/home/web:/bin/sh\n";
 const GROUP: &str = "root:x:0:\nlog:x:40:web\n";
 
-/// An archive as `docker save` writes one: an image of these names that runs this command unless told otherwise.
+/// An archive as `docker save` writes one: an image with these names and this default command.
 pub fn busybox_archive(names: &[&str], command: &[&str]) -> io::Result<Vec<u8>> {
     let layer = layer()?;
     let config = json!({
@@ -37,7 +40,8 @@ pub fn busybox_archive(names: &[&str], command: &[&str]) -> io::Result<Vec<u8>> 
 
 fn layer() -> io::Result<Vec<u8>> {
     let mut layer = Builder::new(Vec::new());
-    file(&mut layer, "bin/busybox", 0o755, &std::fs::read(program()?)?)?;
+    let program = program(&std::env::var_os("PATH").unwrap_or_default())?;
+    file(&mut layer, "bin/busybox", 0o755, &program)?;
     for applet in APPLETS {
         let mut link = header(EntryType::Symlink, 0, 0o777);
         layer.append_link(&mut link, format!("bin/{applet}"), "busybox")?;
@@ -48,18 +52,29 @@ fn layer() -> io::Result<Vec<u8>> {
     layer.into_inner()
 }
 
-fn program() -> io::Result<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|folder| folder.join("busybox")).find(|file| file.exists());
-    let missing = "there is no busybox on this machine; apt-get install busybox-static brings it";
-    found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, missing))
+/// The first statically linked busybox in the directories of `path`, a value of `PATH`.
+fn program(path: &OsStr) -> io::Result<Vec<u8>> {
+    let mut dynamic = None;
+    for file in std::env::split_paths(path).map(|folder| folder.join("busybox")).filter(|file| file.exists())
+    {
+        let bytes = std::fs::read(&file)?;
+        if elf::is_static_executable(&bytes) {
+            return Ok(bytes);
+        }
+        dynamic.get_or_insert(file);
+    }
+    let found = match dynamic {
+        Some(file) => format!("{} is not statically linked", file.display()),
+        None => "busybox is not installed".to_owned(),
+    };
+    Err(io::Error::new(io::ErrorKind::NotFound, format!("{found}; run apt-get install busybox-static")))
 }
 
 fn file(archive: &mut Builder<Vec<u8>>, path: &str, mode: u32, bytes: &[u8]) -> io::Result<()> {
     archive.append_data(&mut header(EntryType::Regular, bytes.len(), mode), path, bytes)
 }
 
-/// An entry with everything that every archive says of its entries.
+/// The header of an entry, with the fields that all entries share.
 fn header(kind: EntryType, size: usize, mode: u32) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
@@ -69,4 +84,33 @@ fn header(kind: EntryType, size: usize, mode: u32) -> Header {
     header.set_gid(0);
     header.set_mtime(0);
     header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dynamic_busybox_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let dynamic = folder.path().join("dynamic");
+        std::fs::create_dir(&dynamic).unwrap();
+        // Programs of tests are linked dynamically, like Debian's `busybox`.
+        std::os::unix::fs::symlink(std::env::current_exe().unwrap(), dynamic.join("busybox")).unwrap();
+        let error = program(dynamic.as_os_str()).unwrap_err().to_string();
+        assert!(error.contains("/dynamic/busybox is not statically linked"), "{error}");
+        assert!(error.contains("apt-get install busybox-static"), "{error}");
+
+        let installed = std::env::var_os("PATH").unwrap();
+        let both =
+            std::env::join_paths(std::iter::once(dynamic.clone()).chain(std::env::split_paths(&installed)));
+        assert!(elf::is_static_executable(&program(&both.unwrap()).unwrap()));
+    }
+
+    #[test]
+    fn a_missing_busybox_is_an_error_with_a_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = program(folder.path().as_os_str()).unwrap_err().to_string();
+        assert_eq!(error, "busybox is not installed; run apt-get install busybox-static");
+    }
 }

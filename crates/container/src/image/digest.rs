@@ -1,4 +1,4 @@
-//! Digests: the name of content by what it is.
+//! Digests: content addresses.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -19,7 +19,7 @@ impl Digest {
         Digest(hexadecimal(&Sha256::digest(bytes)))
     }
 
-    /// Without the algorithm.
+    /// The digest without the algorithm.
     pub fn hex(&self) -> &str {
         &self.0
     }
@@ -29,7 +29,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     use fmt::Write;
     let mut text = String::with_capacity(64);
     for byte in bytes {
-        // Writing to a string cannot fail.
+        // Cannot fail: the target is a string.
         let _ = write!(text, "{byte:02x}");
     }
     text
@@ -72,7 +72,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Takes the digest of what passes through.
+/// A reader or writer that computes the digest of the bytes that pass through.
 pub(crate) struct Verified<T> {
     inner: T,
     hash: Sha256,
@@ -88,7 +88,7 @@ impl<T> Verified<T> {
         &self.inner
     }
 
-    /// The digest and the size of what passed.
+    /// The digest and the size of the bytes that passed.
     pub(crate) fn finish(self) -> (Digest, u64) {
         (Digest(hexadecimal(&self.hash.finalize())), self.bytes)
     }

@@ -1,4 +1,4 @@
-//! What can be wrong with images.
+//! Errors of the image store.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,15 +11,15 @@ pub enum ImageError {
     InvalidDigest(String),
     #[error("image {0:?} not found")]
     NotFound(String),
-    #[error("{wanted} was expected, but the content is {found}")]
+    #[error("content has digest {found}, expected {wanted}")]
     WrongContent { wanted: String, found: String },
-    #[error("no image for {platform}; there is one for {}", available.join(", "))]
+    #[error("no image for {platform}; available: {}", available.join(", "))]
     NoPlatform { platform: String, available: Vec<String> },
     #[error("{0}")]
     Malformed(String),
     #[error("image {image:?} is used by container {container}")]
     InUse { image: String, container: String },
-    #[error("{operation} {}", path.display())]
+    #[error("cannot {operation} {}", path.display())]
     Io { operation: &'static str, path: PathBuf, source: io::Error },
 }
 
@@ -39,7 +39,7 @@ impl From<ImageError> for crate::Error {
     }
 }
 
-/// Names the file that an operation failed on.
+/// Adds the operation and the path to an I/O error.
 pub(crate) trait At<T> {
     fn at(self, operation: &'static str, path: impl Into<PathBuf>) -> Result<T, ImageError>;
 }

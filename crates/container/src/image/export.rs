@@ -10,7 +10,7 @@ use super::manifest::document;
 use super::*;
 
 impl Store {
-    /// Writes these images and everything they need.
+    /// Writes these images and all content they refer to.
     pub fn export(&self, names: &[String], to: impl Write) -> Result<(), ImageError> {
         let mut archive = tar::Builder::new(to);
         let mut index =
@@ -33,7 +33,7 @@ impl Store {
                 layers: manifest.layers.iter().map(|layer| path_of(&layer.digest)).collect(),
                 repo_tags: Some(tags),
             });
-            // What the image was chosen from stays here: the archive is for one platform.
+            // The index that the manifest was chosen from is left out: the archive is for one platform.
             blobs.extend([record.manifest, manifest.config.digest]);
             blobs.extend(manifest.layers.into_iter().map(|layer| layer.digest));
         }
@@ -42,10 +42,10 @@ impl Store {
         write_text(&mut archive, "manifest.json", &saved)?;
         for digest in blobs {
             let mut file = self.content.reader(&digest)?;
-            let size = file.metadata().at("reading", self.content.path(&digest))?.len();
+            let size = file.metadata().at("read", self.content.path(&digest))?.len();
             append(&mut archive, &path_of(&digest), size, &mut file)?;
         }
-        archive.finish().at("writing", "the archive")
+        archive.finish().at("write", "the archive")
     }
 }
 
@@ -89,5 +89,5 @@ fn append(
     header.set_uid(0);
     header.set_gid(0);
     header.set_mtime(0);
-    archive.append_data(&mut header, path, from).at("writing", "the archive")
+    archive.append_data(&mut header, path, from).at("write", "the archive")
 }

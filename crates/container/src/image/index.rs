@@ -1,4 +1,4 @@
-//! What the store knows by name: one document, replaced as a whole.
+//! The index of names, images and layers: one document, replaced as a whole.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -16,7 +16,7 @@ use super::{At, Digest, ImageError, Process, Reference};
 /// Names, images and unpacked layers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Known {
+pub(super) struct IndexDocument {
     /// Full references, by tag or by digest, to image ids.
     pub(super) names: BTreeMap<String, Digest>,
     /// By image id: the digest of the configuration.
@@ -24,18 +24,18 @@ pub(super) struct Known {
     /// Stacks of layers by chain id, and the folder of the topmost.
     pub(super) layers: BTreeMap<Digest, u64>,
     pub(super) next_layer: u64,
-    /// Files that were taken in by themselves, and what they looked like.
+    /// Archives that were imported from a folder, and their stamps.
     pub(super) archives: BTreeMap<String, String>,
 }
 
-/// An image that is here, whole and unpacked.
+/// A complete and unpacked image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     pub id: Digest,
-    /// What its names lead to: the manifest, or the index it was chosen from.
+    /// The target of its names: the manifest, or the index it was chosen from.
     pub target: Digest,
     pub manifest: Digest,
-    /// Every blob of it, those above included.
+    /// All of its blobs, including those above.
     pub blobs: Vec<Digest>,
     /// Chain ids, the lowest layer first.
     pub chain: Vec<Digest>,
@@ -43,7 +43,7 @@ pub struct Record {
     pub process: Process,
 }
 
-/// An image and its names in full.
+/// An image and its full names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     pub record: Record,
@@ -51,19 +51,19 @@ pub struct Named {
     pub digests: Vec<String>,
 }
 
-/// The document's file, and what was last read from it.
+/// The document's file, and its content as last read.
 #[derive(Debug)]
 pub(super) struct IndexFile {
     path: PathBuf,
     lock: PathBuf,
-    read: Mutex<(Option<Stamp>, Known)>,
+    read: Mutex<(Option<Stamp>, IndexDocument)>,
 }
 
-/// Which file was read. Every replacement is another one.
+/// Identifies the file that was read. Every replacement has another stamp.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp(u64, i64, i64, u64);
 
-impl Known {
+impl IndexDocument {
     /// An image by name, digest, id, or the beginning of an id.
     pub(super) fn find(&self, name: &str) -> Option<&Record> {
         if let Ok(id) = name.parse::<Digest>() {
@@ -96,25 +96,25 @@ impl Known {
 
 impl IndexFile {
     pub(super) fn new(root: &Path) -> IndexFile {
-        let read = Mutex::new((None, Known::default()));
+        let read = Mutex::new((None, IndexDocument::default()));
         IndexFile { path: root.join("images.json"), lock: root.join("images.lock"), read }
     }
 
-    pub(super) fn read<T>(&self, look: impl FnOnce(&Known) -> T) -> Result<T, ImageError> {
+    pub(super) fn read<T>(&self, view: impl FnOnce(&IndexDocument) -> T) -> Result<T, ImageError> {
         let mut read = self.read.lock();
         let stamp = match fs::metadata(&self.path) {
             Ok(data) => Some(Stamp(data.ino(), data.mtime(), data.mtime_nsec(), data.size())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error).at("reading", &self.path),
+            Err(error) => return Err(error).at("read", &self.path),
         };
         if stamp != read.0 {
-            let known = match &stamp {
-                Some(_) => document(&self.text().at("reading", &self.path)?, "the list of images")?,
-                None => Known::default(),
+            let index = match &stamp {
+                Some(_) => document(&self.text().at("read", &self.path)?, "the list of images")?,
+                None => IndexDocument::default(),
             };
-            *read = (stamp, known);
+            *read = (stamp, index);
         }
-        Ok(look(&read.1))
+        Ok(view(&read.1))
     }
 
     fn text(&self) -> io::Result<Vec<u8>> {
@@ -126,25 +126,25 @@ impl IndexFile {
     /// Changes the document; nothing is changed if `change` fails.
     pub(super) fn update<T>(
         &self,
-        change: impl FnOnce(&mut Known) -> Result<T, ImageError>,
+        change: impl FnOnce(&mut IndexDocument) -> Result<T, ImageError>,
     ) -> Result<T, ImageError> {
-        let lock = files::create_private(&self.lock).at("opening", &self.lock)?;
-        lock.lock().at("locking", &self.lock)?;
-        let before = self.read(Known::clone)?;
-        let mut known = before.clone();
-        let changed = change(&mut known)?;
-        if known != before {
-            self.replace(&known)?;
+        let lock = files::create_private(&self.lock).at("open", &self.lock)?;
+        lock.lock().at("lock", &self.lock)?;
+        let before = self.read(IndexDocument::clone)?;
+        let mut index = before.clone();
+        let changed = change(&mut index)?;
+        if index != before {
+            self.replace(&index)?;
         }
         Ok(changed)
     }
 
-    fn replace(&self, known: &Known) -> Result<(), ImageError> {
-        let text = serde_json::to_vec(known).map_err(|error| ImageError::Malformed(error.to_string()))?;
+    fn replace(&self, index: &IndexDocument) -> Result<(), ImageError> {
+        let text = serde_json::to_vec(index).map_err(|error| ImageError::Malformed(error.to_string()))?;
         let new = self.path.with_extension("new");
-        let mut file = files::create_private(&new).at("creating", &new)?;
-        file.write_all(&text).at("writing", &new)?;
-        file.sync_all().at("syncing", &new)?;
-        fs::rename(&new, &self.path).at("replacing", &self.path)
+        let mut file = files::create_private(&new).at("create", &new)?;
+        file.write_all(&text).at("write", &new)?;
+        file.sync_all().at("sync", &new)?;
+        fs::rename(&new, &self.path).at("replace", &self.path)
     }
 }

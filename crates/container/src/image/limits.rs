@@ -1,42 +1,51 @@
-//! How much an image may ask of the machine that takes it in.
+//! Limits on the resources that an image may take on the machine that imports it.
 //!
-//! An image is not trusted before it runs. Every number here is larger than honest images have, and small enough that the
-//! process that unpacks one goes on serving its cluster: memory does not grow with what an archive says, and time and disk
-//! end somewhere.
+//! An image is not trusted before it runs. Every limit is larger than real images need, and small enough that the
+//! process that unpacks one keeps serving its cluster: memory does not grow with sizes that an archive claims, and time
+//! and disk space are bounded.
 
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What is read as a whole: manifests, configurations, indexes.
+/// Maximum size of documents that are read as a whole: manifests, configurations, indexes.
 pub(crate) const LARGEST_DOCUMENT: u64 = 4 << 20;
-/// Overlayfs stacks no more.
+/// Maximum number of layers that overlayfs stacks.
 pub(crate) const MOST_LAYERS: usize = 500;
-/// An index may lead to another, but not for ever.
+/// Maximum depth of indexes that refer to indexes.
 pub(crate) const MOST_INDEXES: usize = 4;
 
-/// What may come out of an image.
+/// Limits on unpacked images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// How many times larger than itself a blob may become when it is unpacked.
+    /// Maximum ratio of a blob's unpacked size to its size.
     pub ratio: u64,
-    /// What any blob may become, however small it is.
+    /// Unpacked size that is allowed for a blob of any size.
     pub unpacked_bytes: u64,
-    /// How many files, folders and links a layer may have.
+    /// Maximum window of a zstd frame in bytes; the window is kept in memory.
+    pub window_bytes: u64,
+    /// Maximum number of files, folders and links of a layer.
     pub entries: u64,
-    /// How long it may take to unpack all of an image.
+    /// Maximum time to unpack all of an image.
     pub time: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { ratio: 200, unpacked_bytes: 10 << 30, entries: 2_000_000, time: Duration::from_secs(3600) }
+        Limits {
+            ratio: 200,
+            unpacked_bytes: 10 << 30,
+            // As the best compression of the builders of images asks for.
+            window_bytes: 32 << 20,
+            entries: 2_000_000,
+            time: Duration::from_secs(3600),
+        }
     }
 }
 
 impl Limits {
-    /// What a blob of a size may use.
+    /// The budget of a blob of a size.
     pub(super) fn budget(&self, blob_bytes: u64, deadline: Instant) -> Arc<Budget> {
         Arc::new(Budget { left: AtomicU64::new(self.most_bytes(blob_bytes)), deadline })
     }
@@ -51,7 +60,7 @@ impl Limits {
     }
 }
 
-/// What may still be unpacked, and until when.
+/// The remaining bytes and the deadline of unpacking a blob.
 #[derive(Debug)]
 pub(super) struct Budget {
     left: AtomicU64,
@@ -59,7 +68,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Takes bytes from the budget, if they are there.
+    /// Takes bytes from the budget, or fails if it has fewer.
     pub(super) fn spend(&self, bytes: u64) -> io::Result<()> {
         let spent =
             self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes));
@@ -73,7 +82,7 @@ impl Budget {
     }
 }
 
-/// Reads as much as a budget has.
+/// Fails once the budget is spent.
 pub(super) struct Bounded<R> {
     from: R,
     budget: Arc<Budget>,

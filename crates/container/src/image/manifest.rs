@@ -1,4 +1,5 @@
-//! What OCI and Docker say of images, as far as it is read here. Both write the same documents under other names.
+//! The documents of OCI and Docker images, as far as they are used here. Both write the same documents with other media
+//! types.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ pub mod media {
     pub const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
     pub const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 
-    /// Everything a registry may answer with when asked for an image.
+    /// All media types that a registry may return for an image.
     pub const MANIFESTS: [&str; 4] = [OCI_INDEX, OCI_MANIFEST, DOCKER_INDEX, DOCKER_MANIFEST];
 
     pub fn is_index(media_type: &str) -> bool {
@@ -76,7 +77,7 @@ pub struct Config {
     pub rootfs: RootFs,
 }
 
-/// How an image wants to be run.
+/// The process that an image runs by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct Process {
@@ -89,7 +90,7 @@ pub struct Process {
     pub cmd: Vec<String>,
     pub working_dir: String,
     pub stop_signal: String,
-    /// Paths that want to be volumes; the values say nothing.
+    /// Paths that are volumes; the values are empty.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub volumes: BTreeMap<String, Empty>,
 }
@@ -105,13 +106,13 @@ pub struct RootFs {
     pub diff_ids: Vec<Digest>,
 }
 
-/// Docker writes `null` for what is empty.
+/// Docker writes `null` for empty values.
 fn nullable<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 impl Platform {
-    /// This machine's.
+    /// The platform of this machine.
     pub fn here() -> Platform {
         let (architecture, variant) = match std::env::consts::ARCH {
             "x86_64" => ("amd64", ""),
@@ -143,7 +144,7 @@ impl Platform {
 }
 
 impl Index {
-    /// The manifest for a platform. One that names none may be for any.
+    /// The manifest for a platform. One without a platform is taken for any.
     pub fn choose(&self, platform: &Platform) -> Result<&Descriptor, ImageError> {
         let named = |descriptor: &&Descriptor| descriptor.platform.as_ref().is_some_and(|p| platform.runs(p));
         let unnamed = |descriptor: &&Descriptor| descriptor.platform.is_none();
@@ -161,7 +162,7 @@ impl Index {
 }
 
 impl Config {
-    /// The identity of every stack of layers, from the lowest up.
+    /// The ids of every stack of layers, from the lowest up.
     pub fn chain_ids(&self) -> Vec<Digest> {
         let mut chain: Vec<Digest> = Vec::with_capacity(self.rootfs.diff_ids.len());
         for diff in &self.rootfs.diff_ids {
@@ -174,7 +175,7 @@ impl Config {
     }
 }
 
-/// Reads a document, naming what it should have been.
+/// Decodes a document; an error names its kind.
 pub(crate) fn document<'a, T: Deserialize<'a>>(bytes: &'a [u8], what: &str) -> Result<T, ImageError> {
     serde_json::from_slice(bytes)
         .map_err(|error| ImageError::Malformed(format!("{what} is malformed: {error}")))

@@ -1,4 +1,4 @@
-//! Files of an image before it is mounted: found in its unpacked layers as a container would see them.
+//! Reads files of an image before it is mounted, from its unpacked layers, as a container would see them.
 //!
 //! Layers are not trusted. A symbolic link is read and resolved here, in the merged view; no system call ever follows one.
 
@@ -14,14 +14,14 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 /// As many links as the kernel follows on one path.
 const MOST_LINKS: usize = 40;
 
-/// Reads a regular file of an image whose layers are given, the topmost first. One that does not exist is empty; one that is
-/// longer than `limit` or no regular file is an error.
+/// Reads a regular file of an image; the topmost of `layers` comes first. A missing file is empty; one that is longer
+/// than `limit` or not a regular file is an error.
 pub(crate) fn read(layers: &[PathBuf], path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = |layer: &PathBuf| rustix::fs::open(layer, flags, Mode::empty());
     let layers = layers.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let Some((layer, place)) = resolve(&layers, path)? else { return Ok(Vec::new()) };
-    // Not a FIFO, which would block: what is at the place was looked at, and an unpacked layer does not change.
+    // Not a FIFO, which would block: the type was checked above, and an unpacked layer does not change.
     let file = File::from(open_beneath(layer, &place, OFlags::RDONLY | OFlags::NONBLOCK)?);
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file"));
@@ -31,7 +31,7 @@ pub(crate) fn read(layers: &[PathBuf], path: &Path, limit: u64) -> io::Result<Ve
     if content.len() as u64 > limit { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(content) }
 }
 
-/// Which layer has the file that a path leads to, and where in it; `None` if there is none.
+/// The layer that has the file of a path, and the file's place in it; `None` if there is none.
 fn resolve<'a>(layers: &'a [OwnedFd], path: &Path) -> io::Result<Option<(&'a OwnedFd, PathBuf)>> {
     let mut place = PathBuf::new();
     let mut ahead = parts(path);
@@ -42,7 +42,7 @@ fn resolve<'a>(layers: &'a [OwnedFd], path: &Path) -> io::Result<Option<(&'a Own
             continue;
         }
         let next = place.join(&part);
-        let Some((layer, kind)) = look(layers, &next)? else { return Ok(None) };
+        let Some((layer, kind)) = topmost_entry(layers, &next)? else { return Ok(None) };
         match kind {
             FileType::Symlink => {
                 links += 1;
@@ -65,7 +65,7 @@ fn resolve<'a>(layers: &'a [OwnedFd], path: &Path) -> io::Result<Option<(&'a Own
     Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file"))
 }
 
-/// The steps of a path, the last first.
+/// The components of a path, the last first.
 fn parts(path: &Path) -> Vec<OsString> {
     let part = |component| match component {
         Component::Normal(part) => Some(OsString::from(part)),
@@ -75,8 +75,8 @@ fn parts(path: &Path) -> Vec<OsString> {
     path.components().rev().filter_map(part).collect()
 }
 
-/// What the topmost layer that has something at a place has there; a deletion is a device with the number 0.
-fn look<'a>(layers: &'a [OwnedFd], place: &Path) -> io::Result<Option<(&'a OwnedFd, FileType)>> {
+/// The topmost layer that has an entry at a place, and its type; a whiteout is a device with the number 0.
+fn topmost_entry<'a>(layers: &'a [OwnedFd], place: &Path) -> io::Result<Option<(&'a OwnedFd, FileType)>> {
     for layer in layers {
         let Ok(found) = open_beneath(layer, place, OFlags::PATH | OFlags::NOFOLLOW) else { continue };
         let stat = rustix::fs::fstat(&found)?;

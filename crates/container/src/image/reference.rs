@@ -1,4 +1,4 @@
-//! Names of images, as people write them and in full.
+//! Names of images, in short and in full.
 
 use std::fmt;
 use std::str::FromStr;
@@ -79,7 +79,7 @@ fn parse(text: &str) -> Option<Reference> {
     })
 }
 
-/// A first component that cannot be a repository's is a host.
+/// A first component that cannot be part of a repository's path is a host.
 fn is_domain(first: &str) -> bool {
     first == "localhost" || first.contains(['.', ':']) || first.bytes().any(|byte| byte.is_ascii_uppercase())
 }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_input_is_refused() {
         let long = "a".repeat(256);
         for text in
             ["", ":", "UPPER", "a:", "a//b", "/a", "a@sha256:12", "a b", "-a", "a:-b", "x.io/..", &long]

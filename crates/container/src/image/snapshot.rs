@@ -1,4 +1,4 @@
-//! Layers on disk: one folder for each stack of layers, holding the topmost one's changes.
+//! Unpacked layers: one folder for each stack of layers, with the changes of its topmost layer.
 //!
 //! Folders have short numbers for names, because all of an image's must fit into one mount option.
 
@@ -23,23 +23,26 @@ pub(super) struct Layers<'a> {
 }
 
 impl Layers<'_> {
-    /// Unpacks what is not unpacked yet; returns the chain, the lowest first.
+    /// Unpacks the layers that are not unpacked yet; returns the chain, the lowest first.
     pub(super) fn unpack(&self, manifest: &Manifest, config: &Config) -> Result<Vec<Digest>, ImageError> {
         let diffs = &config.rootfs.diff_ids;
         if diffs.len() > MOST_LAYERS {
             return Err(ImageError::Malformed(format!("the image has more than {MOST_LAYERS} layers")));
         }
         if diffs.len() != manifest.layers.len() {
-            let text =
-                format!("the image has {} layers and speaks of {}", manifest.layers.len(), diffs.len());
+            let text = format!(
+                "the image has {} layers, but its configuration lists {}",
+                manifest.layers.len(),
+                diffs.len()
+            );
             return Err(ImageError::Malformed(text));
         }
         let chain = config.chain_ids();
         let deadline = self.limits.deadline();
         let mut below: Vec<PathBuf> = Vec::new();
         for ((layer, diff), id) in manifest.layers.iter().zip(diffs).zip(&chain) {
-            let known = self.index.read(|known| known.layers.get(id).copied())?;
-            let number = match known {
+            let index = self.index.read(|index| index.layers.get(id).copied())?;
+            let number = match index {
                 Some(number) if self.folder(number).exists() => number,
                 _ => self.unpack_one((layer, diff, id), &below, deadline)?,
             };
@@ -58,7 +61,7 @@ impl Layers<'_> {
         let unpacked =
             self.fill((layer, diff), &folder, below, deadline).and_then(|()| self.adopt(&folder, chain));
         if unpacked.is_err() {
-            // The failure is what matters; what stays is cleared with the next start.
+            // The error above matters more; the next start removes a folder that stays.
             let _ = fs::remove_dir_all(&folder);
         }
         unpacked
@@ -71,13 +74,13 @@ impl Layers<'_> {
         below: &[PathBuf],
         deadline: Instant,
     ) -> Result<(), ImageError> {
-        files::directory(folder, 0o755).at("creating", folder)?;
+        files::directory(folder, 0o755).at("create", folder)?;
         let path = self.content.path(&layer.digest);
         let blob = self.content.reader(&layer.digest)?;
-        let budget = self.limits.budget(blob.metadata().at("reading", &path)?.len(), deadline);
-        let stream = Bounded::new(decompressed(blob).at("reading", &path)?, budget.clone());
+        let budget = self.limits.budget(blob.metadata().at("read", &path)?.len(), deadline);
+        let stream = Bounded::new(decompressed(blob, &self.limits).at("read", &path)?, budget.clone());
         let mut stream = Verified::new(std::io::BufReader::with_capacity(1 << 18, stream));
-        apply(&mut stream, folder, below, &self.limits, budget).at("unpacking", path)?;
+        apply(&mut stream, folder, below, &self.limits, budget).at("unpack", path)?;
         let (found, _) = stream.finish();
         if found != *diff {
             return Err(ImageError::WrongContent { wanted: diff.to_string(), found: found.to_string() });
@@ -85,19 +88,19 @@ impl Layers<'_> {
         Ok(())
     }
 
-    /// Gives an unpacked layer its number, unless somebody else was quicker.
+    /// Gives an unpacked layer its number, unless another process was first.
     fn adopt(&self, folder: &Path, chain: &Digest) -> Result<u64, ImageError> {
-        let opened = fs::File::open(folder).at("opening", folder)?;
-        rustix::fs::syncfs(&opened).at("syncing", folder)?;
-        self.index.update(|known| {
-            if let Some(&number) = known.layers.get(chain).filter(|number| self.folder(**number).exists()) {
-                fs::remove_dir_all(folder).at("removing", folder)?;
+        let opened = fs::File::open(folder).at("open", folder)?;
+        rustix::fs::syncfs(&opened).at("sync", folder)?;
+        self.index.update(|index| {
+            if let Some(&number) = index.layers.get(chain).filter(|number| self.folder(**number).exists()) {
+                fs::remove_dir_all(folder).at("remove", folder)?;
                 return Ok(number);
             }
-            let number = known.next_layer;
-            fs::rename(folder, self.folder(number)).at("moving", folder)?;
-            known.next_layer += 1;
-            known.layers.insert(chain.clone(), number);
+            let number = index.next_layer;
+            fs::rename(folder, self.folder(number)).at("move", folder)?;
+            index.next_layer += 1;
+            index.layers.insert(chain.clone(), number);
             Ok(number)
         })
     }

@@ -20,27 +20,27 @@ pub struct Store {
     limits: Limits,
 }
 
-/// Held while content is on its way to being referred to: nothing is swept away meanwhile.
+/// Held while content is imported and not yet referred to: meanwhile nothing is swept.
 pub(crate) struct Incoming(#[expect(dead_code, reason = "holds the lock until it is dropped")] File);
 
 impl Store {
-    /// Opens or makes the store at `root`.
+    /// Opens or creates the store at `root`.
     pub fn open(root: impl Into<PathBuf>) -> Result<Store, ImageError> {
         let root = root.into();
-        files::private_directory(&root).at("creating", &root)?;
+        files::private_directory(&root).at("create", &root)?;
         let content = Content::open(&root)?;
         for folder in ["layers", "pins"] {
             let path = root.join(folder);
-            files::private_directory(&path).at("creating", path)?;
+            files::private_directory(&path).at("create", path)?;
         }
         let index = IndexFile::new(&root);
-        // Reading it takes it away from others; whether it makes sense is for those who need it.
+        // Narrows the file's mode; an unreadable index is reported by the first use.
         let _ = index.read(|_| ());
         content.clear_ingest()?;
         Ok(Store { root, content, index, limits: Limits::default() })
     }
 
-    /// With other limits on what images may ask for.
+    /// With other limits on images.
     #[must_use]
     pub fn with_limits(self, limits: Limits) -> Store {
         Store { limits, ..self }
@@ -52,21 +52,21 @@ impl Store {
 
     /// Every image with its names.
     pub fn images(&self) -> Result<Vec<Named>, ImageError> {
-        self.index.read(|known| known.images.values().map(|image| known.named(image)).collect())
+        self.index.read(|index| index.images.values().map(|image| index.named(image)).collect())
     }
 
     /// An image by name, digest, id, or the beginning of an id.
     pub fn find(&self, name: &str) -> Result<Option<Named>, ImageError> {
-        self.index.read(|known| known.find(name).map(|image| known.named(image)))
+        self.index.read(|index| index.find(name).map(|image| index.named(image)))
     }
 
     pub(crate) fn incoming(&self) -> Result<Incoming, ImageError> {
         let lock = self.content_lock()?;
-        lock.lock_shared().at("locking", &self.root)?;
+        lock.lock_shared().at("lock", &self.root)?;
         Ok(Incoming(lock))
     }
 
-    /// Unpacks an image whose content is here and gives it names. The target is a manifest or an index.
+    /// Unpacks an image whose content is in the store and gives it names. The target is a manifest or an index.
     pub(crate) fn add(
         &self,
         target: &Descriptor,
@@ -80,7 +80,9 @@ impl Store {
         let mut size = bytes.len() as u64;
         while let Some(index) = index_in(&bytes, &target.media_type) {
             if blobs.len() > MOST_INDEXES {
-                return Err(ImageError::Malformed("the image is an index of indexes of indexes".to_owned()));
+                return Err(ImageError::Malformed(
+                    "the indexes of the image are nested too deeply".to_owned(),
+                ));
             }
             let chosen = index.choose(platform)?;
             manifest_digest = chosen.digest.clone();
@@ -107,14 +109,14 @@ impl Store {
             size,
             process: config.config,
         };
-        self.index.update(|known| {
-            known.images.insert(record.id.clone(), record.clone());
+        self.index.update(|index| {
+            index.images.insert(record.id.clone(), record.clone());
             for name in names {
                 if name.tag.is_some() {
                     let tagged = Reference { digest: None, ..name.clone() };
-                    known.names.insert(tagged.to_string(), record.id.clone());
+                    index.names.insert(tagged.to_string(), record.id.clone());
                 }
-                known.names.insert(name.by_digest(&target.digest), record.id.clone());
+                index.names.insert(name.by_digest(&target.digest), record.id.clone());
             }
             Ok(())
         })?;
@@ -124,57 +126,57 @@ impl Store {
     /// Removes one name, and the image with its last tag.
     pub fn untag(&self, name: &str) -> Result<(), ImageError> {
         let tagged = name.parse::<Reference>().ok().map(|name| name.to_string());
-        let last = self.index.update(|known| {
-            let Some(image) = known.find(name).cloned() else {
+        let last = self.index.update(|index| {
+            let Some(image) = index.find(name).cloned() else {
                 return Err(ImageError::NotFound(name.to_owned()));
             };
-            let tags = known.named(&image).tags;
+            let tags = index.named(&image).tags;
             Ok(!tags.iter().any(|tag| Some(tag) != tagged.as_ref())
                 || tagged.is_none_or(|t| !tags.contains(&t)))
         })?;
         if last {
             return self.remove(name);
         }
-        self.index.update(|known| {
+        self.index.update(|index| {
             if let Ok(name) = name.parse::<Reference>() {
-                known.names.remove(&name.to_string());
+                index.names.remove(&name.to_string());
             }
             Ok(())
         })
     }
 
-    /// Removes an image with all its names. A container that uses it keeps it.
+    /// Removes an image with all its names, unless a container uses it.
     pub fn remove(&self, name: &str) -> Result<(), ImageError> {
-        self.index.update(|known| {
-            let Some(id) = known.find(name).map(|image| image.id.clone()) else { return Ok(()) };
+        self.index.update(|index| {
+            let Some(id) = index.find(name).map(|image| image.id.clone()) else { return Ok(()) };
             if let Some(container) = self.user_of(&id)? {
                 return Err(ImageError::InUse { image: name.to_owned(), container });
             }
-            known.names.retain(|_, to| *to != id);
-            known.images.remove(&id);
+            index.names.retain(|_, to| *to != id);
+            index.images.remove(&id);
             Ok(())
         })?;
         self.sweep()
     }
 
-    /// Notes that a container uses an image, until it is unpinned.
+    /// Records that a container uses an image, until it is unpinned.
     pub(crate) fn pin(&self, container: &str, image: &Digest) -> Result<(), ImageError> {
         let path = self.root.join("pins").join(container);
-        std::os::unix::fs::symlink(image.to_string(), &path).at("creating", path)
+        std::os::unix::fs::symlink(image.to_string(), &path).at("create", path)
     }
 
     pub(crate) fn unpin(&self, container: &str) -> Result<(), ImageError> {
         let path = self.root.join("pins").join(container);
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("removing", path),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove", path),
             _ => Ok(()),
         }
     }
 
     fn user_of(&self, image: &Digest) -> Result<Option<String>, ImageError> {
         let folder = self.root.join("pins");
-        for entry in fs::read_dir(&folder).at("listing", &folder)? {
-            let entry = entry.at("listing", &folder)?;
+        for entry in fs::read_dir(&folder).at("list", &folder)? {
+            let entry = entry.at("list", &folder)?;
             let pinned = fs::read_link(entry.path());
             if pinned.is_ok_and(|pinned| pinned.as_os_str() == image.to_string().as_str()) {
                 return Ok(Some(entry.file_name().to_string_lossy().into_owned()));
@@ -185,32 +187,32 @@ impl Store {
 
     /// The folder of layers, and an image's layers in it, the topmost first.
     pub(crate) fn layers_of(&self, image: &Record) -> Result<(PathBuf, Vec<String>), ImageError> {
-        let folders = self.index.read(|known| {
-            let numbers = image.chain.iter().rev().map(|id| known.layers.get(id).map(ToString::to_string));
+        let folders = self.index.read(|index| {
+            let numbers = image.chain.iter().rev().map(|id| index.layers.get(id).map(ToString::to_string));
             numbers.collect::<Option<Vec<String>>>()
         })?;
         let folders = folders.ok_or_else(|| ImageError::NotFound(image.id.to_string()))?;
         Ok((self.root.join("layers"), folders))
     }
 
-    /// Removes content and layers that nothing refers to, unless something is coming in: then the next sweep does.
+    /// Removes content and layers that nothing refers to. While an import is running, it is left to the next sweep.
     fn sweep(&self) -> Result<(), ImageError> {
         let lock = self.content_lock()?;
         if lock.try_lock().is_err() {
             return Ok(());
         }
-        let gone = self.index.update(|known| {
-            let chains: BTreeSet<&Digest> = known.images.values().flat_map(|image| &image.chain).collect();
+        let gone = self.index.update(|index| {
+            let chains: BTreeSet<&Digest> = index.images.values().flat_map(|image| &image.chain).collect();
             let unused = |id: &&Digest| !chains.contains(*id);
-            let ids: Vec<Digest> = known.layers.keys().filter(unused).cloned().collect();
-            Ok(ids.iter().filter_map(|id| known.layers.remove(id)).collect::<Vec<u64>>())
+            let ids: Vec<Digest> = index.layers.keys().filter(unused).cloned().collect();
+            Ok(ids.iter().filter_map(|id| index.layers.remove(id)).collect::<Vec<u64>>())
         })?;
         for number in gone {
             let folder = self.root.join("layers").join(number.to_string());
-            fs::remove_dir_all(&folder).at("removing", folder)?;
+            fs::remove_dir_all(&folder).at("remove", folder)?;
         }
         let live: BTreeSet<Digest> =
-            self.index.read(|known| known.images.values().flat_map(|image| image.blobs.clone()).collect())?;
+            self.index.read(|index| index.images.values().flat_map(|image| image.blobs.clone()).collect())?;
         for digest in self.content.all()?.iter().filter(|digest| !live.contains(digest)) {
             self.content.remove(digest)?;
         }
@@ -219,7 +221,7 @@ impl Store {
 
     fn content_lock(&self) -> Result<File, ImageError> {
         let path = self.root.join("content.lock");
-        files::create_private(&path).at("opening", path)
+        files::create_private(&path).at("open", path)
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -227,7 +229,7 @@ impl Store {
     }
 }
 
-/// The index that a document is, if it is one.
+/// The index in a document, if it is one.
 pub(crate) fn index_in(bytes: &[u8], media_type: &str) -> Option<Index> {
     let index: Index = serde_json::from_slice(bytes).ok()?;
     (media::is_index(media_type) || media::is_index(&index.media_type) || index.media_type.is_empty())

@@ -63,7 +63,7 @@ fn config(layers: &[Vec<u8>]) -> Vec<u8> {
     text.replace("DIFFS", &diffs.join(",")).into_bytes()
 }
 
-/// An archive as Docker saves it, with one layer as it is and the others packed.
+/// An archive as Docker saves it, with the first layer uncompressed and the others compressed.
 fn docker(name: &str, layers: &[Vec<u8>]) -> Vec<u8> {
     let config = config(layers);
     let packed: Vec<Vec<u8>> = layers
@@ -161,7 +161,7 @@ fn nothing_is_written_outside_a_layer() {
 }
 
 #[test]
-fn what_goes_out_comes_back() {
+fn messages_survive_the_round_trip() {
     let (_folder, first) = store();
     let layers = [layer(&["a one"]), layer(&["b two"])];
     first.import(gzip(&docker("web:1", &layers)).as_slice()).unwrap();
@@ -185,12 +185,12 @@ fn damage_is_noticed() {
     assert!(matches!(error, ImageError::WrongContent { .. }), "{error}");
     assert!(store.find("x:1").unwrap().is_none());
     let error = store.import(archive(&[("readme", b"hello")]).as_slice()).unwrap_err();
-    assert_eq!(error.to_string(), "the archive holds no image");
+    assert_eq!(error.to_string(), "the archive contains no image");
     assert!(store.import(&b"not an archive at all"[..]).is_err());
 }
 
 #[test]
-fn removing_takes_only_what_nobody_needs() {
+fn removing_an_image_keeps_shared_content() {
     let (folder, store) = store();
     let shared = layer(&["a one"]);
     store.import(docker("x:1", &[shared.clone(), layer(&["b two"])]).as_slice()).unwrap();
@@ -244,7 +244,7 @@ fn indexes_lead_to_this_machine() {
         ],
     };
     let error = index.choose(&here).unwrap_err().to_string();
-    assert!(error.contains("there is one for windows/") && error.contains("linux/s390x"), "{error}");
+    assert!(error.contains("available: windows/") && error.contains("linux/s390x"), "{error}");
     index.manifests.push(entry("c", platform("linux", &here.architecture)));
     assert_eq!(index.choose(&here).unwrap().digest, Digest::of(b"c"));
 }
@@ -270,7 +270,7 @@ fn folders_of_archives_are_taken_in_once() {
     assert!(store.find("b:1").unwrap().is_some());
 }
 
-/// What importing a layer fails with, in all its words.
+/// The error of importing a layer, with its causes.
 fn refusal(store: &Store, layers: &[Vec<u8>]) -> String {
     match store.import(docker("bad:1", layers).as_slice()) {
         Ok(_) => String::new(),
@@ -281,7 +281,7 @@ fn refusal(store: &Store, layers: &[Vec<u8>]) -> String {
     }
 }
 
-/// A header for anything, followed by its content.
+/// A header of any type, followed by its content.
 fn raw(kind: tar::EntryType, path: &str, content: &[u8]) -> Vec<u8> {
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(kind);
@@ -313,7 +313,7 @@ fn device(path: &str, kind: tar::EntryType, (major, minor): (u32, u32)) -> Vec<u
 }
 
 #[test]
-fn a_small_layer_does_not_make_much_of_little() {
+fn a_small_layer_cannot_unpack_to_a_large_one() {
     let (_folder, store) = store();
     let store =
         store.with_limits(Limits { entries: 1000, unpacked_bytes: 4 << 20, ratio: 10, ..Limits::default() });
@@ -331,7 +331,7 @@ fn a_small_layer_does_not_make_much_of_little() {
     let many: Vec<String> = (0..1001).map(|number| format!("{number} x")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     assert!(refusal(&store, &[layer(&many)]).contains("more entries than are allowed"));
-    // The second layer of `docker` is packed: 16 MiB of zeros are little then.
+    // The second layer of `docker` is compressed: 16 MiB of zeros are small then.
     let zeros = raw(tar::EntryType::Regular, "zeros", &vec![0; 16 << 20]);
     let why = refusal(&store, &[layer(&["a one"]), zeros]);
     assert!(why.contains("more than is allowed"), "{why}");
@@ -404,7 +404,7 @@ fn documents_have_a_largest_size() {
 }
 
 #[test]
-fn an_archive_does_not_make_much_of_little_either() {
+fn a_small_archive_cannot_unpack_to_a_large_one() {
     let (_folder, store) = store();
     let store = store.with_limits(Limits { unpacked_bytes: 1 << 20, ratio: 10, ..Limits::default() });
     let bomb = gzip(&archive(&[("zeros", &vec![0; 16 << 20])]));

@@ -1,7 +1,7 @@
-//! Layers: archives of changes, turned into what overlayfs stacks.
+//! Layers: archives of changes, converted to what overlayfs stacks.
 //!
-//! A layer is unpacked beside those below it, not on top of them: a deletion becomes overlayfs' whiteout, and a
-//! folder that the archive does not mention looks like the one below. Archives are not trusted: nothing is
+//! A layer is unpacked beside those below it, not on top of them: a deletion becomes a whiteout of overlayfs, and a
+//! folder that the archive does not mention gets the mode of the one below. Archives are not trusted: nothing is
 //! written, read or followed outside the layer's own folder and those below, and no device of the node is ever opened.
 
 use std::ffi::{OsStr, OsString};
@@ -24,7 +24,7 @@ mod tree;
 
 pub(super) use tape::Archive;
 
-/// How a stream is packed, by its first bytes.
+/// The compression of a stream, by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     None,
@@ -33,7 +33,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Looks at the first four bytes.
+    /// Detects the compression from the first four bytes.
     pub fn of(head: &[u8]) -> Compression {
         match head {
             [0x1f, 0x8b, ..] => Compression::Gzip,
@@ -43,11 +43,22 @@ impl Compression {
     }
 }
 
-/// The stream as it was before it was packed, whichever way.
-pub(super) fn decompressed<'a>(mut from: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
-    let mut head = Vec::with_capacity(4);
-    from.by_ref().take(4).read_to_end(&mut head)?;
+/// The longest header of a zstd frame.
+const ZSTD_HEADER: usize = 18;
+
+/// The decompressed stream, whatever its compression.
+pub(super) fn decompressed<'a>(
+    mut from: impl Read + Send + 'a,
+    limits: &Limits,
+) -> io::Result<Box<dyn Read + Send + 'a>> {
+    let mut head = Vec::with_capacity(ZSTD_HEADER);
+    from.by_ref().take(ZSTD_HEADER as u64).read_to_end(&mut head)?;
     let compression = Compression::of(&head);
+    if compression == Compression::Zstd
+        && zstd_window(&head).is_none_or(|window| window > limits.window_bytes)
+    {
+        return Err(malformed("a zstd frame that needs more memory than is allowed"));
+    }
     let whole = io::Cursor::new(head).chain(from);
     Ok(match compression {
         Compression::None => Box::new(whole),
@@ -56,6 +67,25 @@ pub(super) fn decompressed<'a>(mut from: impl Read + Send + 'a) -> io::Result<Bo
             ruzstd::decoding::StreamingDecoder::new(io::BufReader::new(whole)).map_err(io::Error::other)?,
         ),
     })
+}
+
+/// The bytes that a zstd decoder has to keep, by the header of a frame: its window, or all of its content. The decoder
+/// allocates as many and does not limit them itself.
+fn zstd_window(header: &[u8]) -> Option<u64> {
+    let descriptor = *header.get(4)?;
+    let is_single_segment = descriptor & 0x20 != 0;
+    if !is_single_segment {
+        let window = *header.get(5)?;
+        let base = 1_u64 << (10 + (window >> 3));
+        return Some(base + base / 8 * u64::from(window & 7));
+    }
+    let at = 5 + [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let length = 1 << (descriptor >> 6);
+    let mut content = [0; 8];
+    content[..length].copy_from_slice(header.get(at..at + length)?);
+    let size = u64::from_le_bytes(content);
+    // A size of two bytes begins where that of one ends.
+    Some(if length == 2 { size + 256 } else { size })
 }
 
 /// Unpacks a layer into an empty folder; `below` are the layers under it, the topmost first.
@@ -82,7 +112,7 @@ pub(super) fn apply(
     io::copy(&mut archive.into_inner(), &mut io::sink()).map(|_| ())
 }
 
-/// The times of folders, as far as they can be remembered: of more than any honest layer has, they are not kept.
+/// The modification times of folders; beyond a number that no real layer reaches they are not kept.
 #[derive(Default)]
 struct FolderTimes {
     of: Vec<(PathBuf, u64)>,
@@ -163,7 +193,7 @@ fn apply_entry(
     decorate(entry, &parent, &name)
 }
 
-/// Writes a file's content to where it belongs; holes stay holes.
+/// Writes a file's content; holes stay holes.
 fn write_content(archive: &mut Archive<impl Read>, entry: &Entry, mut file: File) -> io::Result<()> {
     let Some(sparse) = &entry.sparse else { return io::copy(&mut archive.content(), &mut file).map(|_| ()) };
     let mut content = archive.content();
@@ -174,14 +204,14 @@ fn write_content(archive: &mut Archive<impl Read>, entry: &Entry, mut file: File
     file.set_len(sparse.size)
 }
 
-/// Owner, mode, extended attributes and time, in this order: each may undo those before.
+/// Sets owner, mode, extended attributes and time, in this order: each may undo those before.
 fn decorate(entry: &Entry, folder: &impl AsFd, name: &OsStr) -> io::Result<()> {
     let owner = (number(entry.owner.0)?, number(entry.owner.1)?);
     let is_link = entry.kind == EntryType::Symlink;
     let mode = Mode::from_raw_mode(entry.mode & 0o7777);
     attributes(folder, name, owner, (!is_link).then_some(mode))?;
     for (key, value) in &entry.attributes {
-        // What overlayfs says about itself is ours to say.
+        // Attributes of overlayfs are not the image's to set.
         if !is_link && !key.starts_with("trusted.overlay.") {
             set_extended(folder, name, key, value)?;
         }
@@ -193,7 +223,7 @@ fn number(id: u64) -> io::Result<u32> {
     u32::try_from(id).map_err(|_| malformed("an owner that cannot be"))
 }
 
-/// By name and without following a link: nothing is opened, because opening a device may do something.
+/// By name and without following a link: nothing is opened, because opening a device may have an effect.
 fn set_extended(folder: &impl AsFd, name: &OsStr, key: &str, value: &[u8]) -> io::Result<()> {
     match rustix::fs::lsetxattr(path_of(folder).join(name), key, value, XattrFlags::empty()) {
         // File systems need not have every attribute; images rarely depend on them.
@@ -202,7 +232,7 @@ fn set_extended(folder: &impl AsFd, name: &OsStr, key: &str, value: &[u8]) -> io
     }
 }
 
-/// Where a folder that is open can be found, whatever is at the path that it was opened by.
+/// A path of an open folder that stays valid whatever happens at the path that it was opened by.
 fn path_of(folder: &impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd()))
 }
@@ -229,7 +259,7 @@ fn split(path: &Path) -> io::Result<Option<(PathBuf, OsString)>> {
     Ok(Some((clean, name)))
 }
 
-/// Removing a folder holds a descriptor for every folder above it.
+/// Bounded, because removing a folder holds a descriptor for every folder above it.
 fn check_depth(path: &Path) -> io::Result<()> {
     const DEEPEST: usize = 256;
     if path.components().count() > DEEPEST { Err(malformed("a path that is too deep")) } else { Ok(()) }
@@ -239,4 +269,37 @@ const OPAQUE: &str = "trusted.overlay.opaque";
 
 fn malformed(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the layer has {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Unpacks a frame with this header and one block of a repeated byte.
+    fn unpack(header: &[u8]) -> Result<Vec<u8>, String> {
+        let repeated = [3 | 100 << 3, 0x03, 0, b'x'];
+        let frame = [&[0x28, 0xb5, 0x2f, 0xfd], header, &repeated].concat();
+        let limits = Limits { window_bytes: 1 << 20, ..Limits::default() };
+        let mut bytes = Vec::new();
+        let mut stream = decompressed(frame.as_slice(), &limits).map_err(|error| error.to_string())?;
+        stream.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        Ok(bytes)
+    }
+
+    #[test]
+    fn a_frame_that_needs_much_memory_is_refused() {
+        // A window of a mebibyte, an eighth more, and as much as there can be.
+        assert_eq!(unpack(&[0, 10 << 3]).map(|bytes| bytes.len()), Ok(100));
+        for window in [10 << 3 | 1, 0xff] {
+            let error = unpack(&[0, window]).unwrap_err();
+            assert!(error.contains("more memory than is allowed"), "{window}: {error}");
+        }
+        // The same for frames in one piece, which say how large their content is.
+        assert_eq!(unpack(&[0x20, 100]).map(|bytes| bytes.len()), Ok(100));
+        for header in [&[0xa0, 1, 0, 16, 0][..], &[0xe0, 0, 0, 0, 0, 0, 0, 0, 0x80]] {
+            assert!(unpack(header).unwrap_err().contains("more memory than is allowed"), "{header:?}");
+        }
+        assert_eq!(zstd_window(&[0, 0, 0, 0, 0x60, 0, 1]), Some(512));
+        assert_eq!(zstd_window(&[0, 0, 0, 0, 0xa3, 9, 9, 9, 9, 1, 2, 0, 0]), Some(0x201));
+    }
 }

@@ -1,6 +1,6 @@
-//! AppArmor: which profile confines a container, and the default one, which is loaded when it is first needed.
+//! AppArmor: the profile that confines a container, and the default profile, which is loaded when it is first needed.
 //!
-//! *Invariant:* a profile that was asked for is in force, or the container does not start.
+//! *Invariant:* a requested profile is in force, or the container does not start.
 
 use std::fs;
 use std::io::Write;
@@ -9,11 +9,11 @@ use std::sync::OnceLock;
 
 use crate::{Error, Result, SecurityProfile};
 
-/// The name of the profile for containers that ask for none, or for the runtime's default.
+/// The name of the profile for containers that request none, or the runtime's default.
 const DEFAULT: &str = "corten-default";
 
-/// What containers may do by default: everything but what reaches the node through the kernel's own file systems. Mounting
-/// is denied; capabilities and other means hold besides.
+/// The default profile: it denies mounts, and access to the node through the kernel's file systems. Capabilities and
+/// other restrictions apply as well.
 const DEFAULT_PROFILE: &str = "\
 #include <tunables/global>
 
@@ -75,7 +75,7 @@ enum Decision {
     Unconfined,
     /// A profile that the node's administrator has loaded.
     Loaded(String),
-    /// The default one; without it a container may start only if it did not ask for it.
+    /// The default profile; a container starts without it only if it did not request it.
     Default {
         required: bool,
     },
@@ -108,7 +108,7 @@ fn load_default() -> std::result::Result<(), String> {
     let load = || {
         let loaded = parse(&["--replace", "--skip-cache"]);
         if let Err(error) = &loaded {
-            tracing::warn!(%error, "cannot load the default AppArmor profile; containers that do not ask for it run without");
+            tracing::warn!(err = %error, "cannot load default AppArmor profile; containers that do not request it run unconfined");
         }
         loaded
     };
@@ -120,7 +120,7 @@ fn parse(options: &[&str]) -> std::result::Result<(), String> {
     parser.args(options).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut running = parser.spawn().map_err(|error| format!("running apparmor_parser: {error}"))?;
     if let Some(mut input) = running.stdin.take() {
-        // What it could not read it complains about itself.
+        // A parser that does not read its input reports that itself.
         let _ = input.write_all(DEFAULT_PROFILE.as_bytes());
     }
     let ended = running.wait_with_output().map_err(|error| format!("running apparmor_parser: {error}"))?;
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_is_in_force_or_refused() {
+    fn a_requested_profile_is_in_force_or_refused() {
         let localhost = SecurityProfile::Localhost("localhost/mine".to_owned());
         let check = |asked, privileged, enabled, expected: Option<Decision>| {
             assert_eq!(decide(asked, privileged, enabled).ok(), expected, "{asked:?} {privileged} {enabled}");
@@ -155,7 +155,7 @@ mod tests {
         check(Some(&localhost), true, true, Some(Decision::Unconfined));
     }
 
-    /// The parser accepts it; whether a kernel enforces it is not shown here.
+    /// The parser accepts it; a kernel's enforcement is not tested here.
     #[test]
     fn the_default_profile_compiles() {
         parse(&["--skip-kernel-load", "--skip-cache"]).unwrap();

@@ -1,7 +1,7 @@
-//! Cgroups, version 1 and 2: where they are, and what to write into which file.
+//! Cgroups, version 1 and 2: their paths, and the values of their files.
 //!
-//! What to write is decided in pure functions; the folders of a container are made by [`Cgroups::create`] and
-//! removed by [`Cgroups::remove`]. The cgroups above a container's are whoever asks' business.
+//! Values are computed in pure functions; the folders of a container are created by [`Cgroups::create`] and
+//! removed by [`Cgroups::remove`]. The cgroups above a container's belong to the caller.
 
 use std::fs;
 use std::io;
@@ -16,9 +16,9 @@ use crate::LinuxContainerResources;
 /// The node's hierarchies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cgroups {
-    /// One mount for each controller, or for a few that go together.
+    /// One mount for each controller or group of controllers.
     V1(Vec<Hierarchy>),
-    /// One for all.
+    /// One mount for all controllers.
     V2(PathBuf),
 }
 
@@ -28,24 +28,24 @@ pub struct Hierarchy {
     pub mountpoint: PathBuf,
 }
 
-/// A file of a controller and what to write into it.
+/// A file of a controller and its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
     /// Empty in version 2.
     pub controller: &'static str,
     pub file: String,
     pub value: String,
-    /// Kernels without it are fine.
+    /// True if the kernel may lack the file.
     pub optional: bool,
 }
 
 impl Cgroups {
-    /// Reads the node's mounts.
+    /// Detects the hierarchies from the node's mounts.
     pub fn detect() -> io::Result<Cgroups> {
         Ok(Cgroups::from_mounts(&fs::read_to_string("/proc/self/mounts")?))
     }
 
-    /// Version 1 wherever one of its controllers is mounted.
+    /// Version 1 if one of its controllers is mounted.
     pub fn from_mounts(mounts: &str) -> Cgroups {
         let mut hierarchies = Vec::new();
         let mut unified = None;
@@ -97,12 +97,12 @@ impl Cgroups {
         }
     }
 
-    /// The files that a process joins a cgroup by.
+    /// The files through which a process joins a cgroup.
     pub fn process_files(&self, path: &str) -> Vec<PathBuf> {
         self.folders(path).into_iter().map(|folder| folder.join("cgroup.procs")).collect()
     }
 
-    /// Where kills for lack of memory are counted.
+    /// The file and field that count OOM kills.
     pub fn oom_counter(&self, path: &str) -> (String, String) {
         let file = match self {
             Cgroups::V1(_) => "memory.oom_control",
@@ -112,7 +112,7 @@ impl Cgroups {
         (folder.join(file).to_string_lossy().into_owned(), "oom_kill ".to_owned())
     }
 
-    /// Makes a cgroup and everything above it that is missing.
+    /// Creates a cgroup and its missing parents.
     pub fn create(&self, path: &str) -> io::Result<()> {
         match self {
             Cgroups::V1(hierarchies) => hierarchies.iter().try_for_each(|hierarchy| {
@@ -124,7 +124,7 @@ impl Cgroups {
             Cgroups::V2(root) => descend(root, path, |parent, _| {
                 let available = fs::read_to_string(parent.join("cgroup.controllers"))?;
                 let all: Vec<String> = available.split_whitespace().map(|name| format!("+{name}")).collect();
-                // A cgroup with processes of its own passes nothing on; what matters fails where it is set.
+                // Fails for a cgroup with processes of its own; a missing controller then fails where it is set.
                 let _ = fs::write(parent.join("cgroup.subtree_control"), all.join(" "));
                 Ok(())
             }),
@@ -138,7 +138,7 @@ impl Cgroups {
             let file = folder.join(&setting.file);
             match fs::write(&file, &setting.value) {
                 Err(error) if !setting.optional => {
-                    let text = format!("writing {:?} to {}: {error}", setting.value, file.display());
+                    let text = format!("cannot write {:?} to {}: {error}", setting.value, file.display());
                     return Err(io::Error::new(error.kind(), text));
                 }
                 _ => {}
@@ -147,7 +147,7 @@ impl Cgroups {
         Ok(())
     }
 
-    /// Lets the cgroup use these devices and no others.
+    /// Allows the cgroup these devices and no others.
     pub(crate) fn allow_devices(&self, path: &str, rules: &[Rule]) -> io::Result<()> {
         let Cgroups::V1(_) = self else {
             let folder = self.folder("devices", path).unwrap_or_default();
@@ -159,7 +159,7 @@ impl Cgroups {
         self.apply(path, &settings)
     }
 
-    /// What resources mean here.
+    /// The settings of resources.
     pub fn settings(&self, resources: &LinuxContainerResources) -> Vec<Setting> {
         match self {
             Cgroups::V1(_) => settings_v1(resources),
@@ -181,13 +181,13 @@ impl Cgroups {
         found
     }
 
-    /// Ends everything in a cgroup and removes it. Blocks until it is gone, for a second at most.
+    /// Kills all processes of a cgroup and removes it. Blocks until it is gone, for a second at most.
     pub fn remove(&self, path: &str) -> io::Result<()> {
         let mut pause = Duration::from_millis(1);
         loop {
             for pid in self.processes(path) {
                 if let Some(pid) = rustix::process::Pid::from_raw(pid) {
-                    // It may have ended just now.
+                    // Fails if it has just exited.
                     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
                 }
             }
@@ -234,7 +234,7 @@ fn remove_folders(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes every folder on the way, each after something was done about its parent.
+/// Creates every folder on the way, each after its parent was prepared.
 fn descend(root: &Path, path: &str, prepare: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
     let mut folder = root.to_owned();
     for part in path.split('/').filter(|part| !part.is_empty()) {
@@ -242,10 +242,10 @@ fn descend(root: &Path, path: &str, prepare: impl Fn(&Path, &Path) -> io::Result
         folder.push(part);
         match fs::create_dir(&folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                let text = format!("creating cgroup {}: {error}", folder.display());
+                let text = format!("cannot create cgroup {}: {error}", folder.display());
                 return Err(io::Error::new(error.kind(), text));
             }
-            // Containers look into theirs, as any user.
+            // Processes of containers read theirs, as any user.
             Ok(()) => files::directory(&folder, 0o755)?,
             Err(_) => {}
         }
@@ -254,7 +254,7 @@ fn descend(root: &Path, path: &str, prepare: impl Fn(&Path, &Path) -> io::Result
     Ok(())
 }
 
-/// A new cpuset is empty and takes no process until it has what its parent has.
+/// A new cpuset is empty and accepts no process until it has its parent's values.
 fn inherit_cpuset(parent: &Path, folder: &Path) -> io::Result<()> {
     for file in ["cpuset.cpus", "cpuset.mems"] {
         if fs::read_to_string(folder.join(file))?.trim().is_empty() {

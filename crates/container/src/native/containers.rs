@@ -18,7 +18,7 @@ use crate::{ContainerConfig, PodSandboxConfig, SecurityProfile, SelinuxOption};
 mod launched;
 mod node;
 
-/// How long a killed container may take to be gone; only one stuck in the kernel takes longer.
+/// Maximum time for a killed container to exit; only one that is stuck in the kernel takes longer.
 const KILL: Duration = Duration::from_secs(10);
 const SIGKILL: i32 = 9;
 
@@ -39,7 +39,7 @@ impl Native {
             };
             if let Some(other) = state.containers.values().find(|c| same(c)) {
                 let text =
-                    format!("container {:?} exists already: {}", config.metadata.name, other.record.id);
+                    format!("container {:?} already exists: {}", config.metadata.name, other.record.id);
                 return Err(Error::AlreadyExists(text));
             }
             let (ended, _) = watch::channel(false);
@@ -50,11 +50,11 @@ impl Native {
         let native = self.clone();
         if let Err(error) = blocking(move || native.write_container(&record)).await {
             if let Err(left) = self.remove(&id).await {
-                tracing::warn!(container = id, error = %left, "A failed container leaves something behind");
+                tracing::warn!(container = id, err = %left, "cannot clean up failed container");
             }
             return Err(error);
         }
-        self.tell(&id, sandbox_id, ContainerEventKind::Created);
+        self.send_event(&id, sandbox_id, ContainerEventKind::Created);
         Ok(id)
     }
 
@@ -103,7 +103,7 @@ impl Native {
     fn write_container(&self, record: &ContainerRecord) -> Result<()> {
         let folder = self.container_folder(&record.id);
         records::make_folders(&folder)
-            .map_err(|error| Error::internal("making the container's folder", error))?;
+            .map_err(|error| Error::internal("cannot create the container's directory", error))?;
         self.0.store.pin(&record.id, &record.image_id)?;
         records::write(&folder, record)
     }
@@ -113,7 +113,7 @@ impl Native {
             let mut state = self.0.state.lock();
             let container = state.containers.get_mut(id).ok_or_else(|| no_container(id))?;
             if container.phase != Phase::Created {
-                return Err(Error::FailedPrecondition(format!("container {id:?} was started before")));
+                return Err(Error::FailedPrecondition(format!("container {id:?} was already started")));
             }
             container.phase = Phase::Starting;
             container.record.clone()
@@ -123,13 +123,13 @@ impl Native {
                 let started_at = records::read_started(&self.container_folder(id)).map(|(_, at)| at);
                 let started_at = started_at.unwrap_or_else(|| self.0.options.clock.now());
                 let mut state = self.0.state.lock();
-                self.tell(id, &record.sandbox_id, ContainerEventKind::Started);
+                self.send_event(id, &record.sandbox_id, ContainerEventKind::Started);
                 match state.containers.get_mut(id) {
                     Some(container) if container.phase == Phase::Starting => {
                         container.phase = Phase::Running { pid, started_at };
                     }
-                    // It has ended already.
-                    _ => self.tell(id, &record.sandbox_id, ContainerEventKind::Stopped),
+                    // It has already exited.
+                    _ => self.send_event(id, &record.sandbox_id, ContainerEventKind::Stopped),
                 }
                 Ok(())
             }
@@ -147,11 +147,11 @@ impl Native {
         let (id, sandbox_id) = (record.id.clone(), record.sandbox_id.clone());
         if let Some(container) = self.0.state.lock().containers.get_mut(&id) {
             container.record = record;
-            // Whatever the supervisor saw of the attempt.
+            // Independent of what the supervisor saw of the attempt.
             container.phase = Phase::Exited(ended);
             container.ended.send_replace(true);
         }
-        self.tell(&id, &sandbox_id, ContainerEventKind::Stopped);
+        self.send_event(&id, &sandbox_id, ContainerEventKind::Stopped);
         Ok(())
     }
 
@@ -161,7 +161,7 @@ impl Native {
         let request = blocking(move || native.prepare(&prepared)).await?;
         let answer = link.ask(&request, &[]).await;
         if let Err(Error::DeadlineExceeded(_)) = &answer {
-            // What is left of the attempt goes; the supervisor may not be able to answer this either.
+            // Kills the rest of the attempt; the supervisor may be unable to answer this as well.
             let _ = link.begin(&Request::Signal((record.id.clone(), SIGKILL)), &[]).await;
         }
         let answer = answer.map_err(|error| match &request {
@@ -170,11 +170,11 @@ impl Native {
         });
         match answer?.answer {
             Answer::Done((pid, _)) => Ok(pid),
-            other => Err(Error::Internal(format!("the supervisor answered {other:?}"))),
+            other => Err(Error::Internal(format!("unexpected answer of the supervisor: {other:?}"))),
         }
     }
 
-    /// Everything around the container that has to be there before it starts, and what its supervisor is asked then.
+    /// Creates what the container needs before it starts, and the request to its supervisor.
     fn prepare(&self, record: &ContainerRecord) -> Result<Request> {
         let (plan, rules) = self.plan_of(record)?;
         let config = &record.config;
@@ -184,10 +184,10 @@ impl Native {
         }
         if let Some(folder) = Path::new(&record.log_path).parent().filter(|folder| folder.is_absolute()) {
             let made = logs::folder(folder, 2);
-            made.map_err(|error| Error::internal("making the log folder", error))?;
+            made.map_err(|error| Error::internal("cannot create the log directory", error))?;
         }
         let cgroups = &self.0.cgroups;
-        let failed = |error| Error::internal("setting up the container's cgroup", error);
+        let failed = |error| Error::internal("cannot set up the container's cgroup", error);
         cgroups.create(&record.cgroup).map_err(failed)?;
         cgroups.apply(&record.cgroup, &cgroups.settings(&config.linux.resources)).map_err(failed)?;
         if !config.linux.security_context.privileged {
@@ -268,11 +268,11 @@ impl Native {
                 }
             }
         }
-        // It may have ended just now; what counts is that it does.
+        // Fails if it has just exited; the wait below decides.
         let _ = link.ask(&Request::Signal((id.to_owned(), SIGKILL)), &[]).await;
         match tokio::time::timeout(KILL, ended.wait_for(|ended| *ended)).await {
             Ok(_) => Ok(()),
-            Err(_) => Err(Error::DeadlineExceeded(format!("container {id:?} was killed but does not end"))),
+            Err(_) => Err(Error::DeadlineExceeded(format!("container {id:?} was killed but does not exit"))),
         }
     }
 
@@ -295,26 +295,26 @@ impl Native {
                 launched::delete(&program, &folder);
             }
             let removed = native.0.cgroups.remove(&cgroup);
-            removed.map_err(|error| Error::internal("removing the container's cgroup", error))?;
+            removed.map_err(|error| Error::internal("cannot remove the container's cgroup", error))?;
             sandboxes::remove_folder(&folder)
         })
         .await?;
         self.0.store.unpin(id)?;
         self.0.state.lock().containers.remove(id);
-        self.tell(id, &record.sandbox_id, ContainerEventKind::Deleted);
+        self.send_event(id, &record.sandbox_id, ContainerEventKind::Deleted);
         Ok(())
     }
 }
 
-/// More than any list of users of an image has.
+/// Larger than `/etc/passwd` or `/etc/group` of any real image.
 const LARGEST_ACCOUNTS: u64 = 4 << 20;
 
-/// The image's users and groups. What cannot be read is empty, as if the image had none.
+/// The image's users and groups. An unreadable file counts as empty.
 fn accounts(root: &Path, layers: &[String]) -> Accounts {
     let layers: Vec<_> = layers.iter().map(|layer| root.join(layer)).collect();
     let read = |file: &str| {
         let content = merged::read(&layers, Path::new(file), LARGEST_ACCOUNTS).unwrap_or_else(|error| {
-            tracing::warn!(file, %error, "cannot read the image's users; using none");
+            tracing::warn!(file, err = %error, "cannot read users or groups of the image; assuming none");
             Vec::new()
         });
         String::from_utf8_lossy(&content).into_owned()
@@ -322,7 +322,7 @@ fn accounts(root: &Path, layers: &[String]) -> Accounts {
     Accounts { passwd: read("etc/passwd"), group: read("etc/group") }
 }
 
-/// A node that enforces labels would run the container with another than it asks for: none is set here.
+/// Refuses SELinux labels: none is set here, so a node that enforces them would run the container with another label.
 fn refuse_labels(asked: Option<&SelinuxOption>) -> Result<()> {
     match asked.is_some() && Path::new("/sys/fs/selinux/enforce").exists() {
         true => Err(Error::FailedPrecondition(
@@ -332,7 +332,7 @@ fn refuse_labels(asked: Option<&SelinuxOption>) -> Result<()> {
     }
 }
 
-/// A signal by name or number; what makes no sense is SIGTERM.
+/// A signal by name or number; SIGTERM for an unknown one.
 fn signal_number(name: &str) -> i32 {
     const NAMES: [&str; 31] = [
         "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",

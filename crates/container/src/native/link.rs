@@ -1,7 +1,7 @@
 //! The connection to one pod's supervisor.
 //!
-//! Requests are answered under their number, in any order. When the supervisor is gone, every answer that is still
-//! awaited is an error, and [`Told::Gone`] is the last thing heard.
+//! Requests are answered under their number, in any order. When the supervisor exits, every pending request fails, and
+//! [`Notification::Gone`] is the last notification.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -23,15 +23,15 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc};
 
 use crate::{Error, Result};
 
-/// How long a supervisor may take to answer, as upstream's kubelet waits for a runtime. A container that may trace others can keep
-/// the start of another one of its pod from being answered; nothing but that start may wait for it.
+/// Maximum time for a supervisor to answer, as upstream's kubelet waits for a runtime. A container with CAP_SYS_PTRACE
+/// can keep the start of another container of its pod from being answered; no other request may wait for that start.
 const ANSWER: Duration = Duration::from_secs(120);
 
-/// What a supervisor says without being asked.
+/// A notification of a supervisor.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum Notification {
     Exited(Standing),
-    /// It is gone, and everything in the pod with it.
+    /// The supervisor has exited, and with it everything in the pod.
     Gone,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Reply {
     pub(super) passed: Vec<OwnedFd>,
 }
 
-/// What a request is still going to hear. Dropped, nothing more is heard.
+/// The pending answers of a request. Dropping it discards them.
 #[derive(Debug)]
 pub(super) struct Replies {
     pub(super) number: u32,
@@ -68,9 +68,12 @@ pub(super) struct Replies {
 }
 
 impl Link {
-    /// Connects to the supervisor of a sandbox' folder.
-    pub(super) async fn connect(folder: &Path, told: mpsc::UnboundedSender<Told>) -> io::Result<Link> {
-        // Through the folder's descriptor: socket names are short, folders' are not.
+    /// Connects to the supervisor of a sandbox's folder.
+    pub(super) async fn connect(
+        folder: &Path,
+        notifications: mpsc::UnboundedSender<Notification>,
+    ) -> io::Result<Link> {
+        // Through the folder's descriptor: paths of sockets have a small maximum length, folders have not.
         let opened = std::fs::File::open(folder)?;
         let path = format!("/proc/self/fd/{}/socket", std::os::fd::AsRawFd::as_raw_fd(&opened));
         let stream = UnixStream::connect(path).await?;
@@ -79,9 +82,9 @@ impl Link {
         let mut listener = Listener { link: link.0.clone(), received: Vec::new(), passed: Vec::new() };
         match listener.next().await? {
             (_, Reply { answer: Answer::Hello(wire::VERSION), .. }) => {}
-            other => return Err(io::Error::other(format!("the supervisor speaks otherwise: {other:?}"))),
+            other => return Err(io::Error::other(format!("unexpected answer of the supervisor: {other:?}"))),
         }
-        tokio::spawn(listener.run(told));
+        tokio::spawn(listener.run(notifications));
         Ok(link)
     }
 
@@ -91,12 +94,12 @@ impl Link {
         pid.and_then(|pid| u32::try_from(pid).ok()).unwrap_or_default()
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub(super) async fn ask(&self, request: &Request, passed: &[OwnedFd]) -> Result<Reply> {
         self.begin(request, passed).await?.first().await
     }
 
-    /// Asks; answers are waited for by whoever gets the replies.
+    /// Sends a request; the caller waits for its answers.
     pub(super) async fn begin(&self, request: &Request, passed: &[OwnedFd]) -> Result<Replies> {
         let (sender, replies) = mpsc::unbounded_channel();
         let number = {
@@ -111,7 +114,9 @@ impl Link {
         };
         let replies = Replies { number, link: self.clone(), replies };
         let frame = wire::frame(number, request);
-        self.send(&frame, passed).await.map_err(|error| Error::internal("asking the supervisor", error))?;
+        self.send(&frame, passed)
+            .await
+            .map_err(|error| Error::internal("cannot send the request to the pod supervisor", error))?;
         Ok(replies)
     }
 
@@ -129,7 +134,7 @@ impl Link {
                 Ok(rustix::net::sendmsg(&self.0.stream, &part, &mut control, SendFlags::NOSIGNAL)?)
             });
             bytes = &bytes[sent.await?..];
-            // They went with the first bytes.
+            // The descriptors are sent with the first bytes.
             passed.clear();
         }
         Ok(())
@@ -137,7 +142,7 @@ impl Link {
 }
 
 impl Replies {
-    /// The first answer, which does not take long.
+    /// The first answer, within the maximum time.
     pub(super) async fn first(&mut self) -> Result<Reply> {
         let late = || Error::DeadlineExceeded("the pod's supervisor does not answer".to_owned());
         tokio::time::timeout(ANSWER, self.next()).await.unwrap_or_else(|_| Err(late()))
@@ -160,7 +165,7 @@ impl Drop for Replies {
 }
 
 fn gone() -> Error {
-    Error::FailedPrecondition("the pod's supervisor is gone".to_owned())
+    Error::FailedPrecondition("the pod's supervisor has exited".to_owned())
 }
 
 struct Listener {
@@ -170,11 +175,11 @@ struct Listener {
 }
 
 impl Listener {
-    async fn run(mut self, told: mpsc::UnboundedSender<Told>) {
+    async fn run(mut self, notifications: mpsc::UnboundedSender<Notification>) {
         while let Ok((number, reply)) = self.next().await {
             if let Answer::Exited(standing) = reply.answer {
-                // Whoever listened may be gone.
-                let _ = told.send(Told::Exited(standing));
+                // Fails if the receiver was dropped.
+                let _ = notifications.send(Notification::Exited(standing));
             } else if let Some(waiter) = self.link.waiting.lock().by_number.get(&number) {
                 let _ = waiter.send(reply);
             }
@@ -182,7 +187,7 @@ impl Listener {
         let mut waiting = self.link.waiting.lock();
         waiting.gone = true;
         waiting.by_number.clear();
-        let _ = told.send(Told::Gone);
+        let _ = notifications.send(Notification::Gone);
     }
 
     async fn next(&mut self) -> io::Result<(u32, Reply)> {

@@ -1,7 +1,7 @@
 //! The folders of logs, `<logs>/<pod>/<container>`.
 //!
-//! A pod may have the folder of all logs as a volume, and put a link in the place of any folder in it. So no link below it is
-//! followed, and what was found is not looked up again.
+//! A pod may mount the folder of all logs and replace any folder in it with a link. So no link below it is followed,
+//! and a folder is used through its descriptor once it was opened.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use corten_base::files;
 use corten_sys::rooted::{Links, Root};
 
-/// Makes a folder whose last `own` parts lie in the folder of all logs; others than root's group see nothing of it.
+/// Creates a folder whose last `own` components are in the folder of all logs; only root and its group may enter it.
 pub(super) fn folder(path: &Path, own: usize) -> io::Result<()> {
     let logs = path.ancestors().nth(own).ok_or(io::ErrorKind::InvalidInput)?;
     let within = path.strip_prefix(logs).map_err(io::Error::other)?;

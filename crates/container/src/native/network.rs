@@ -1,34 +1,34 @@
-//! The seam to the pod network: who connects a sandbox's network namespace to the world.
+//! The interface to the pod network, which connects a sandbox's network namespace.
 
 use async_trait::async_trait;
 
 use crate::{PodSandboxConfig, Result};
 
-/// A sandbox that is to be connected.
+/// The sandbox to connect.
 #[derive(Debug, Clone, Copy)]
 pub struct PodNetwork<'a> {
     pub sandbox_id: &'a str,
-    /// A path that opens the network namespace, for as long as the sandbox lives.
+    /// A path of the network namespace, valid as long as the sandbox lives.
     pub namespace: &'a str,
     pub config: &'a PodSandboxConfig,
 }
 
 #[async_trait]
 pub trait Network: Send + Sync + 'static {
-    /// Connects a sandbox; its addresses, the primary one first.
+    /// Connects a sandbox and returns its addresses, the primary one first.
     async fn attach(&self, pod: PodNetwork<'_>) -> Result<Vec<String>>;
-    /// Gives back what `attach` took. The namespace may be gone; doing it twice is fine.
+    /// Releases the resources of `attach`. The namespace may be gone; a second call succeeds.
     async fn detach(&self, pod: PodNetwork<'_>) -> Result<()>;
-    /// Whether a sandbox is still connected as it was, if that can be told.
+    /// Checks that a sandbox is still connected, if the network supports it.
     async fn check(&self, _pod: PodNetwork<'_>) -> Result<()> {
         Ok(())
     }
-    /// Why pods cannot be connected now, if they cannot.
+    /// The reason for which pods cannot be connected now, if any.
     async fn not_ready(&self) -> Option<String>;
     fn set_pod_cidr(&self, pod_cidr: &str);
 }
 
-/// Pods that reach nobody but themselves.
+/// Pods with a loopback interface only.
 #[derive(Debug, Default)]
 pub struct LoopbackOnly;
 

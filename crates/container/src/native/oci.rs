@@ -1,12 +1,13 @@
 //! Containers that another OCI runtime starts, because the pod's RuntimeClass names one: runc, crun, or any other by its path.
 //!
-//! A container is planned as always; here the plan is put into the words of the OCI, purely. The pod's supervisor has the
-//! runtime start it and takes over from there: it is the container's parent, keeps its log and sees its end, and everything
-//! that is asked of a running container goes the same way as ever.
+//! A container is planned as always; here the plan is converted to the OCI's format, by pure functions. The pod's
+//! supervisor has the runtime start the container and takes over from there: it is the container's parent, writes its
+//! log and records its exit, and requests for a running container are handled as for any other.
 //!
-//! *Not for runtimes whose containers are no processes of this machine:* commands are run in containers by entering their
-//! namespaces. Mounts that a container makes in a bidirectional volume are not seen on the node; a terminal is a container's
-//! input and output, but signals nobody; and without its supervisor a container lives until its sandbox is stopped.
+//! *Not for runtimes whose containers are not processes of this machine:* commands are run in containers by entering
+//! their namespaces. Mounts of a container in a bidirectional volume do not propagate to the node; a terminal is a
+//! container's input and output, but sends no signals; and a container whose supervisor has died runs until its sandbox
+//! is stopped.
 
 use corten_sys::wire::{Container, Device, Mount, Processes};
 use serde_json::{Value, json};
@@ -15,17 +16,17 @@ use super::plan::capabilities;
 use super::plan::devices::Rule;
 use super::plan::flag;
 
-/// What a plan does not say because a supervisor knows it.
+/// Values that are not in a plan because the supervisor provides them.
 pub(super) struct Surroundings<'a> {
     /// The pod's supervisor, whose namespaces are the pod's.
     pub(super) supervisor: u32,
-    /// A process in the process namespace that the container is to share.
+    /// A process in the process namespace that the container shares.
     pub(super) processes: Option<u32>,
     pub(super) cgroup: &'a str,
-    /// The devices that it may use; any if not said.
+    /// The devices that it may use; all if `None`.
     pub(super) devices: Option<&'a [Rule]>,
     pub(super) seccomp: Option<Value>,
-    /// Where the pod's shared memory is.
+    /// The path of the pod's shared memory.
     pub(super) shared_memory: &'a str,
 }
 
@@ -69,8 +70,8 @@ pub(super) fn spec(plan: &Container, around: &Surroundings<'_>) -> Value {
 fn process(plan: &Container) -> Value {
     let process = &plan.process;
     let names = |set: u64| capabilities::names(set).map(|name| format!("CAP_{name}")).collect::<Vec<_>>();
-    let mut told = json!({
-        // It is connected to a terminal already, if it has one.
+    let mut spec = json!({
+        // It is already connected to a terminal, if it has one.
         "terminal": false,
         "user": {
             "uid": process.uid, "gid": process.gid, "additionalGids": process.groups, "umask": process.umask,
@@ -88,13 +89,13 @@ fn process(plan: &Container) -> Value {
         "noNewPrivileges": process.no_new_privileges,
     });
     if process.oom_score_adj >= 0 {
-        // Not every node lets anybody have less.
-        told["oomScoreAdj"] = json!(process.oom_score_adj);
+        // Not every node allows a lower value.
+        spec["oomScoreAdj"] = json!(process.oom_score_adj);
     }
     if !process.apparmor.is_empty() {
-        told["apparmorProfile"] = json!(process.apparmor);
+        spec["apparmorProfile"] = json!(process.apparmor);
     }
-    told
+    spec
 }
 
 fn mount(mount: &Mount, shared_memory: &str) -> Value {
@@ -146,13 +147,13 @@ fn allowed(rules: Option<&[Rule]>) -> Vec<Value> {
     let Some(rules) = rules else { return vec![json!({"allow": true, "access": "rwm"})] };
     let mut all = vec![json!({"allow": false, "access": "rwm"})];
     all.extend(rules.iter().map(|rule| {
-        let mut told = json!({"allow": true, "type": rule.kind.to_string(), "access": rule.access});
+        let mut spec = json!({"allow": true, "type": rule.kind.to_string(), "access": rule.access});
         for (name, number) in [("major", rule.major), ("minor", rule.minor)] {
             if let Some(number) = number {
-                told[name] = json!(number);
+                spec[name] = json!(number);
             }
         }
-        told
+        spec
     }));
     all
 }
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_told_in_the_words_of_the_oci() {
+    fn a_plan_becomes_an_oci_spec() {
         let bound = Mount {
             source: "/data".to_owned(),
             target: "/d".to_owned(),
@@ -205,25 +206,25 @@ mod tests {
             },
             ..Container::default()
         };
-        let told = spec(&plan, &around());
-        assert_eq!(told["root"], json!({"path": "/c/root", "readonly": true}));
+        let spec = spec(&plan, &around());
+        assert_eq!(spec["root"], json!({"path": "/c/root", "readonly": true}));
         let mounts = json!([
             {"destination": "/d", "source": "/data", "type": "bind", "options": ["rbind", "ro", "rslave"]},
             {"destination": "/dev/shm", "source": "/run/shm", "type": "bind", "options": ["rbind"]},
             {"destination": "/dev", "source": "tmpfs", "type": "tmpfs", "options": ["nosuid", "mode=755"]},
         ]);
-        assert_eq!(told["mounts"], mounts);
-        assert_eq!(told["process"]["user"]["uid"], 5);
-        assert_eq!(told["process"]["capabilities"]["permitted"], json!(["CAP_CHOWN", "CAP_KILL"]));
-        assert_eq!(told["process"].get("oomScoreAdj"), None);
+        assert_eq!(spec["mounts"], mounts);
+        assert_eq!(spec["process"]["user"]["uid"], 5);
+        assert_eq!(spec["process"]["capabilities"]["permitted"], json!(["CAP_CHOWN", "CAP_KILL"]));
+        assert_eq!(spec["process"].get("oomScoreAdj"), None);
     }
 
     #[test]
-    fn whose_processes_a_container_sees() {
+    fn process_namespaces_of_containers() {
         let pid = |processes: Processes, of: Option<u32>| {
             let plan = Container { processes, ..Container::default() };
-            let told = spec(&plan, &Surroundings { processes: of, ..around() });
-            let namespaces = told["linux"]["namespaces"].as_array().cloned().unwrap();
+            let spec = spec(&plan, &Surroundings { processes: of, ..around() });
+            let namespaces = spec["linux"]["namespaces"].as_array().cloned().unwrap();
             namespaces.into_iter().find(|namespace| namespace["type"] == "pid")
         };
         assert_eq!(pid(Processes::Own, Some(8)), Some(json!({"type": "pid"})));
@@ -234,11 +235,11 @@ mod tests {
     #[test]
     fn devices_are_denied_unless_allowed() {
         let rule = Rule { kind: 'c', major: Some(1), minor: None, access: "rw".to_owned() };
-        let told = allowed(Some(&[rule]));
+        let spec = allowed(Some(&[rule]));
         let expected = json!([
             {"allow": false, "access": "rwm"}, {"allow": true, "type": "c", "access": "rw", "major": 1},
         ]);
-        assert_eq!(Value::from(told), expected);
+        assert_eq!(Value::from(spec), expected);
         assert_eq!(Value::from(allowed(None)), json!([{"allow": true, "access": "rwm"}]));
     }
 }

@@ -1,4 +1,4 @@
-//! From what the CRI asks for to what a supervisor is told: pure functions, no effects.
+//! Plans: requests of the CRI converted to requests to a supervisor, by pure functions.
 
 pub(super) mod capabilities;
 pub(super) mod container;
@@ -7,7 +7,7 @@ pub(super) mod mounts;
 pub(super) mod sandbox;
 pub(super) mod user;
 
-/// Flags of mounts, as the kernel numbers them.
+/// Mount flags of the kernel.
 pub(super) mod flag {
     pub(crate) const RDONLY: u64 = 1;
     pub(crate) const NOSUID: u64 = 2;

@@ -1,11 +1,11 @@
-//! What is written down about sandboxes and containers: what was asked for, and how it ended.
+//! Records of sandboxes and containers: their configuration, and how they ended.
 //!
-//! `sandboxes/<id>/` and `containers/<id>/` hold a `record.json` each, replaced as a whole. A container's folder also
+//! `sandboxes/<id>/` and `containers/<id>/` have a `record.json` each, replaced as a whole. A container's folder also
 //! has `started` and `exit`, which its supervisor writes.
 //!
-//! *Invariants:* everything here is for its owner only. The values of a container's environment and its command, which the
-//! kubelet may have made of Secrets, are in no record: they are in `process.json`, which is needed to start the container
-//! and to run commands in it after a restart, and which goes when the container ends.
+//! *Invariants:* all files are readable by their owner only. The values of a container's environment and its command,
+//! which may contain Secrets, are in no record: they are in `process.json`, which is needed to start the container and
+//! to run commands in it after a restart, and which is removed when the container ends.
 
 use std::borrow::Cow;
 use std::fs::{self, OpenOptions};
@@ -32,9 +32,9 @@ pub(super) struct SandboxRecord {
     pub(super) ips: Vec<String>,
     /// The supervisor's cgroup.
     pub(super) cgroup: String,
-    /// Stopped on purpose: nothing of it is left but this.
+    /// Stopped on request: only this record is left.
     pub(super) stopped: bool,
-    /// Of the supervisor.
+    /// The process id of the supervisor.
     pub(super) pid: u32,
 }
 
@@ -51,11 +51,11 @@ pub(super) struct ContainerRecord {
     pub(super) user: ContainerUser,
     pub(super) home: String,
     pub(super) stop_signal: String,
-    /// Why it never started, if it was tried.
+    /// The reason for which it failed to start, if a start was attempted.
     pub(super) start_failure: Option<Ended>,
 }
 
-/// What a container runs: kept apart from its record, because Secrets may be in it.
+/// The process of a container: kept apart from its record, because it may contain Secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Process {
     command: Vec<String>,
@@ -63,12 +63,12 @@ pub(super) struct Process {
     envs: Vec<(String, String)>,
 }
 
-/// What can be written down: a part for the record, and a part that is kept apart.
+/// A record with a part that is kept apart.
 pub(super) trait Record: Serialize + DeserializeOwned + Clone {
-    /// The record without what must not be in it, and that; `None` if there is nothing, or no need of it any more.
+    /// The record without its confidential part, and that part; `None` if there is none or it is no longer needed.
     fn split(&self) -> (Cow<'_, Self>, Option<Process>);
 
-    /// Puts back what was kept apart.
+    /// Restores the confidential part.
     fn join(&mut self, process: Process);
 }
 
@@ -100,7 +100,7 @@ impl Record for ContainerRecord {
     }
 }
 
-/// How a container ended.
+/// The exit of a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ended {
     pub(super) code: i32,
@@ -111,8 +111,8 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    /// What the supervisor saw.
-    pub(super) fn seen(
+    /// An exit that the supervisor observed.
+    pub(super) fn observed(
         code: i32,
         out_of_memory: bool,
         started_at: Option<Timestamp>,
@@ -126,12 +126,12 @@ impl Ended {
         Ended { code, reason: reason.to_owned(), message: String::new(), started_at, finished_at: at }
     }
 
-    /// Nobody saw.
-    pub(super) fn unseen(started_at: Option<Timestamp>, now: Timestamp) -> Ended {
+    /// An exit that no supervisor observed.
+    pub(super) fn unobserved(started_at: Option<Timestamp>, now: Timestamp) -> Ended {
         Ended {
             code: 255,
             reason: "Unknown".to_owned(),
-            message: "the pod's supervisor ended before the container's exit was seen".to_owned(),
+            message: "the pod's supervisor ended before the container's exit was observed".to_owned(),
             started_at,
             finished_at: now,
         }
@@ -148,11 +148,11 @@ impl Ended {
     }
 }
 
-/// Writes a record, whole or not at all.
+/// Writes a record, as a whole or not at all.
 pub(super) fn write(folder: &Path, record: &impl Record) -> Result<()> {
     let (record, process) = record.split();
     match process {
-        // It never changes: what was written when the container was made is what it is.
+        // It never changes after the container was created.
         Some(_) if folder.join(PROCESS).exists() => {}
         Some(process) => write_document(folder, PROCESS, &process)?,
         None => forget_process(folder),
@@ -161,24 +161,25 @@ pub(super) fn write(folder: &Path, record: &impl Record) -> Result<()> {
 }
 
 fn write_document(folder: &Path, name: &str, document: &impl Serialize) -> Result<()> {
-    let text = serde_json::to_vec(document).map_err(|error| Error::internal("writing a record", error))?;
+    let text =
+        serde_json::to_vec(document).map_err(|error| Error::internal("cannot write a record", error))?;
     let (new, place) = (folder.join(format!("{name}.new")), folder.join(name));
     let written = files::write_private(&new, text).and_then(|()| fs::rename(&new, &place));
-    written.map_err(|error| Error::internal(format!("writing {}", place.display()), error))
+    written.map_err(|error| Error::internal(format!("cannot write {}", place.display()), error))
 }
 
-/// Removes what a container ran, once it has ended.
+/// Removes a container's process file, once the container has ended.
 pub(super) fn forget_process(folder: &Path) {
     let path = folder.join(PROCESS);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(path = %path.display(), %error, "cannot remove the environment of an ended container");
+            tracing::warn!(path = %path.display(), err = %error, "cannot remove process file of exited container");
         }
         _ => {}
     }
 }
 
-/// Makes the folders that a container's root is put together from. They are what it sees, and its folder is not.
+/// Creates the folders of a container's root file system. The container can enter them, but not the folder above.
 pub(super) fn make_folders(folder: &Path) -> io::Result<()> {
     files::private_directory(folder)?;
     ["upper", "work", "root", "empty"].iter().try_for_each(|part| files::directory(&folder.join(part), 0o755))
@@ -187,9 +188,9 @@ pub(super) fn make_folders(folder: &Path) -> io::Result<()> {
 fn read<T: Record>(folder: &Path) -> Option<T> {
     let mut record: T = read_document(folder, RECORD)?;
     if record.split().1.is_some() {
-        // As earlier versions wrote it.
+        // Written by an earlier version.
         if let Err(error) = write(folder, &record) {
-            tracing::warn!(folder = %folder.display(), %error, "cannot narrow a record");
+            tracing::warn!(path = %folder.display(), err = %error, "cannot restrict mode of record");
         }
     } else if let Some(process) = read_document(folder, PROCESS) {
         record.join(process);
@@ -197,7 +198,7 @@ fn read<T: Record>(folder: &Path) -> Option<T> {
     Some(record)
 }
 
-/// A document; one that others could read is narrowed.
+/// Reads a document; its mode is narrowed if others could read it.
 fn read_document<T: DeserializeOwned>(folder: &Path, name: &str) -> Option<T> {
     let mut text = Vec::new();
     let mut file = files::open_private(OpenOptions::new().read(true), &folder.join(name)).ok()?;
@@ -205,9 +206,9 @@ fn read_document<T: DeserializeOwned>(folder: &Path, name: &str) -> Option<T> {
     serde_json::from_slice(&text).ok()
 }
 
-/// Every record below a folder; what was never finished is removed.
+/// All records below a folder; folders without a complete record are removed.
 pub(super) fn read_all<T: Record>(folder: &Path) -> Result<Vec<T>> {
-    let fail = |error: io::Error| Error::internal(format!("reading {}", folder.display()), error);
+    let fail = |error: io::Error| Error::internal(format!("cannot read {}", folder.display()), error);
     files::private_directory(folder).map_err(fail)?;
     let mut records = Vec::new();
     for entry in fs::read_dir(folder).map_err(fail)? {
@@ -218,7 +219,7 @@ pub(super) fn read_all<T: Record>(folder: &Path) -> Result<Vec<T>> {
                 records.push(record);
             }
             None => {
-                tracing::warn!(path = %path.display(), "Removing what has no record");
+                tracing::warn!(path = %path.display(), "removing directory without record");
                 fs::remove_dir_all(&path).map_err(fail)?;
             }
         }
@@ -226,21 +227,21 @@ pub(super) fn read_all<T: Record>(folder: &Path) -> Result<Vec<T>> {
     Ok(records)
 }
 
-/// When a container's process started, and which it was.
+/// The process id of a container and the time of its start.
 pub(super) fn read_started(folder: &Path) -> Option<(u32, Timestamp)> {
     let text = fs::read_to_string(folder.join("started")).ok()?;
     let (pid, at) = text.trim().split_once(' ')?;
     Some((pid.parse().ok()?, nanoseconds(at.parse().ok()?)))
 }
 
-/// How a container ended, if its supervisor saw it.
+/// The exit of a container, if its supervisor observed it.
 pub(super) fn read_exit(folder: &Path) -> Option<Ended> {
     let text = fs::read_to_string(folder.join("exit")).ok()?;
     let mut fields = text.split_whitespace();
     let code = fields.next()?.parse().ok()?;
     let out_of_memory = fields.next()? == "1";
     let at = nanoseconds(fields.next()?.parse().ok()?);
-    Some(Ended::seen(code, out_of_memory, read_started(folder).map(|(_, at)| at), at))
+    Some(Ended::observed(code, out_of_memory, read_started(folder).map(|(_, at)| at), at))
 }
 
 pub(super) fn nanoseconds(since_epoch: u64) -> Timestamp {
@@ -277,8 +278,8 @@ mod tests {
         }
     }
 
-    /// Every file below a folder that holds the secret, and the modes of all.
-    fn look(folder: &Path) -> (Vec<String>, Vec<u32>) {
+    /// The files below a folder that contain the secret, and the modes of all files.
+    fn files_with_secret_and_modes(folder: &Path) -> (Vec<String>, Vec<u32>) {
         let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
         let files: Vec<_> = files.filter(|entry| entry.file_type().unwrap().is_file()).collect();
         let holds = |entry: &&fs::DirEntry| fs::read_to_string(entry.path()).unwrap().contains(SECRET);
@@ -294,18 +295,22 @@ mod tests {
         make_folders(&folder).unwrap();
         let mut record = record();
         write(&folder, &record).unwrap();
-        assert_eq!(look(&folder), (vec![PROCESS.to_owned()], vec![0o600; 2]));
+        assert_eq!(files_with_secret_and_modes(&folder), (vec![PROCESS.to_owned()], vec![0o600; 2]));
         assert_eq!(read_all::<ContainerRecord>(scratch.path()).unwrap(), [record.clone()], "found again");
         record.config.linux.resources.cpu_shares = 2;
         write(&folder, &record).unwrap();
         assert_eq!(read_all::<ContainerRecord>(scratch.path()).unwrap(), [record.clone()]);
         forget_process(&folder);
-        assert_eq!(look(&folder).0, Vec::<String>::new());
+        assert_eq!(files_with_secret_and_modes(&folder).0, Vec::<String>::new());
         let left = read_all::<ContainerRecord>(scratch.path()).unwrap();
         assert_eq!((left[0].id.as_str(), left[0].config.envs.len()), ("a", 0));
-        record.start_failure = Some(Ended::unseen(None, Timestamp::UNIX_EPOCH));
+        record.start_failure = Some(Ended::unobserved(None, Timestamp::UNIX_EPOCH));
         write(&folder, &record).unwrap();
-        assert_eq!(look(&folder).0, Vec::<String>::new(), "one that failed to start needs none");
+        assert_eq!(
+            files_with_secret_and_modes(&folder).0,
+            Vec::<String>::new(),
+            "one that failed to start needs none"
+        );
     }
 
     #[test]
@@ -319,7 +324,7 @@ mod tests {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         }
         assert_eq!(read_all::<ContainerRecord>(scratch.path()).unwrap(), [record]);
-        assert_eq!(look(&folder), (vec![PROCESS.to_owned()], vec![0o600; 2]));
+        assert_eq!(files_with_secret_and_modes(&folder), (vec![PROCESS.to_owned()], vec![0o600; 2]));
         assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
     }
 }

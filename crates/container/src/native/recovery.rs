@@ -1,9 +1,9 @@
-//! Finds what was running before this process was.
+//! Recovers the pods that were running before this process started.
 
 use corten_sys::wire::{Answer, Request, Standing};
 use tokio::sync::{mpsc, watch};
 
-use super::link::{Link, Told};
+use super::link::{Link, Notification};
 use super::records::{self, ContainerRecord, Ended, SandboxRecord};
 use super::*;
 
@@ -30,38 +30,39 @@ impl Native {
         self.0.state.lock().sandboxes.insert(id.clone(), Sandbox { record, link: None });
         if stopped || self.connect(&id).await.is_err() {
             if !stopped {
-                tracing::warn!(sandbox = id, "A pod's supervisor is gone");
+                tracing::warn!(sandbox = id, "pod supervisor has exited; marking its containers as exited");
             }
-            self.lose_containers(&id);
+            self.mark_containers_lost(&id);
         } else {
             tokio::spawn(self.clone().check_network(known));
         }
     }
 
-    /// Says which pods lost their network while nobody looked. They go on, and probes tell whether they are of use.
+    /// Logs pods that lost their network while no process checked it. They keep running; their probes decide about
+    /// them.
     async fn check_network(self, record: SandboxRecord) {
-        if let Some(Err(error)) = self.network_is_there(&record).await {
-            tracing::warn!(sandbox = record.id, pod = record.config.metadata.name, %error, "A pod lost its network");
+        if let Some(Err(error)) = self.check_network_of(&record).await {
+            tracing::warn!(sandbox = record.id, pod = record.config.metadata.name, err = %error, "pod network check failed after restart");
         }
     }
 
-    /// Connects to a sandbox's supervisor and follows what it tells.
+    /// Connects to a sandbox's supervisor and follows its notifications.
     pub(super) async fn connect(&self, sandbox_id: &str) -> Result<Link> {
-        let (sender, told) = mpsc::unbounded_channel();
+        let (sender, notifications) = mpsc::unbounded_channel();
         let link = Link::connect(&self.sandbox_folder(sandbox_id), sender).await;
-        let link = link.map_err(|error| Error::internal("connecting to the supervisor", error))?;
+        let link = link.map_err(|error| Error::internal("cannot connect to the pod supervisor", error))?;
         if let Some(sandbox) = self.0.state.lock().sandboxes.get_mut(sandbox_id) {
             sandbox.link = Some(link.clone());
         }
-        tokio::spawn(self.clone().follow(sandbox_id.to_owned(), told));
-        // Nothing is missed from here on; what happened before is what is not as we know it.
+        tokio::spawn(self.clone().follow(sandbox_id.to_owned(), notifications));
+        // Later changes arrive as notifications; earlier ones are the differences to this list.
         if let Answer::Standings(running) = link.ask(&Request::List(0), &[]).await?.answer {
-            self.catch_up(sandbox_id, &running);
+            self.apply_missed_changes(sandbox_id, &running);
         }
         Ok(link)
     }
 
-    fn catch_up(&self, sandbox_id: &str, running: &[Standing]) {
+    fn apply_missed_changes(&self, sandbox_id: &str, running: &[Standing]) {
         let now = self.0.options.clock.now();
         let mut ended = Vec::new();
         {
@@ -71,7 +72,7 @@ impl Native {
                 let stands = running.iter().find(|standing| standing.id == *id);
                 match (&container.phase, stands) {
                     (Phase::Running { started_at, .. }, None) => ended.push((id.clone(), *started_at)),
-                    // Whoever started it was gone before they heard that it runs.
+                    // The process that started it ended before it received the answer.
                     (Phase::Created, Some(standing)) => {
                         container.phase = Phase::Running { pid: standing.pid, started_at: now };
                     }
@@ -81,7 +82,7 @@ impl Native {
         }
         for (id, started_at) in ended {
             let written = records::read_exit(&self.container_folder(&id));
-            self.ended(&id, written.unwrap_or_else(|| Ended::unseen(Some(started_at), now)));
+            self.ended(&id, written.unwrap_or_else(|| Ended::unobserved(Some(started_at), now)));
         }
     }
 
@@ -100,31 +101,31 @@ impl Native {
         }
     }
 
-    async fn follow(self, sandbox_id: String, mut told: mpsc::UnboundedReceiver<Told>) {
-        while let Some(told) = told.recv().await {
-            match told {
-                Told::Exited(standing) => {
+    async fn follow(self, sandbox_id: String, mut notifications: mpsc::UnboundedReceiver<Notification>) {
+        while let Some(notification) = notifications.recv().await {
+            match notification {
+                Notification::Exited(standing) => {
                     let Some(exit) = standing.exit else { continue };
                     let started =
                         records::read_started(&self.container_folder(&standing.id)).map(|(_, at)| at);
                     let at = records::nanoseconds(exit.at);
-                    self.ended(&standing.id, Ended::seen(exit.code, exit.out_of_memory, started, at));
+                    self.ended(&standing.id, Ended::observed(exit.code, exit.out_of_memory, started, at));
                 }
-                Told::Gone => break,
+                Notification::Gone => break,
             }
         }
         let was_linked = {
             let mut state = self.0.state.lock();
             state.sandboxes.get_mut(&sandbox_id).is_some_and(|sandbox| sandbox.link.take().is_some())
         };
-        self.lose_containers(&sandbox_id);
+        self.mark_containers_lost(&sandbox_id);
         if was_linked {
-            self.tell(&sandbox_id, &sandbox_id, ContainerEventKind::Stopped);
+            self.send_event(&sandbox_id, &sandbox_id, ContainerEventKind::Stopped);
         }
     }
 
-    /// Its supervisor is gone: what it wrote down counts, the rest nobody saw.
-    fn lose_containers(&self, sandbox_id: &str) {
+    /// Ends the containers of a dead supervisor: with the exits that it recorded, the others as unknown.
+    fn mark_containers_lost(&self, sandbox_id: &str) {
         let running: Vec<(String, jiff::Timestamp)> = {
             let state = self.0.state.lock();
             let containers = state.containers.values().filter(|c| c.record.sandbox_id == sandbox_id);
@@ -136,13 +137,13 @@ impl Native {
         };
         for (id, started_at) in running {
             let written = records::read_exit(&self.container_folder(&id));
-            let unseen = || Ended::unseen(Some(started_at), self.0.options.clock.now());
-            self.ended(&id, written.unwrap_or_else(unseen));
+            let unobserved = || Ended::unobserved(Some(started_at), self.0.options.clock.now());
+            self.ended(&id, written.unwrap_or_else(unobserved));
         }
     }
 
-    /// Notes that a container ended, once, and tells. Of one that is still being started, its starter tells: first
-    /// that it started.
+    /// Records the exit of a container, once, and sends the event. For a container that is still being started, the
+    /// starting task sends the events, so that the start comes first.
     pub(super) fn ended(&self, id: &str, ended: Ended) {
         records::forget_process(&self.container_folder(id));
         let mut state = self.0.state.lock();
@@ -154,8 +155,8 @@ impl Native {
         }
         container.ended.send_replace(true);
         if before != Phase::Starting {
-            // Told while nobody else can: what is told is in order.
-            self.tell(id, &container.record.sandbox_id, ContainerEventKind::Stopped);
+            // Sent under the lock, so that events are in order.
+            self.send_event(id, &container.record.sandbox_id, ContainerEventKind::Stopped);
         }
     }
 }

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use corten_sys::wire::Request;
 
 use super::{
-    Container as Known, Native, Phase, blocking, broadcast, no_container, no_sandbox, records, sandboxes,
+    Container as StoredContainer, Native, Phase, blocking, broadcast, no_container, no_sandbox, records,
+    sandboxes,
 };
 use crate::*;
 
@@ -100,7 +101,7 @@ impl Runtime for Native {
         Ok(all.filter(|sandbox| filter.matches(sandbox)).collect())
     }
 
-    /// The pod's cgroup is whoever asks' business; what is noted here is what they said last.
+    /// The pod's cgroup belongs to the caller; only the values are recorded here.
     async fn update_pod_sandbox_resources(
         &self,
         id: &str,
@@ -210,7 +211,7 @@ impl Runtime for Native {
         self.0.events.subscribe()
     }
 
-    fn tells_events(&self) -> bool {
+    fn supports_events(&self) -> bool {
         true
     }
 }
@@ -223,7 +224,7 @@ fn state(phase: &Phase) -> ContainerState {
     }
 }
 
-fn listed(container: &Known) -> Container {
+fn listed(container: &StoredContainer) -> Container {
     let record = &container.record;
     Container {
         id: record.id.clone(),
@@ -239,7 +240,7 @@ fn listed(container: &Known) -> Container {
     }
 }
 
-fn status(container: &Known) -> ContainerStatus {
+fn status(container: &StoredContainer) -> ContainerStatus {
     let record = &container.record;
     let mut status = ContainerStatus {
         id: record.id.clone(),
@@ -272,24 +273,24 @@ fn status(container: &Known) -> ContainerStatus {
     status
 }
 
-/// What is not set in an update stays as it is.
-fn merge(known: &mut LinuxContainerResources, update: &LinuxContainerResources) {
-    let number = |known: &mut i64, update: i64| {
+/// Fields that an update does not set stay as they are.
+fn merge(current: &mut LinuxContainerResources, update: &LinuxContainerResources) {
+    let number = |current: &mut i64, update: i64| {
         if update != 0 {
-            *known = update;
+            *current = update;
         }
     };
-    number(&mut known.cpu_period, update.cpu_period);
-    number(&mut known.cpu_quota, update.cpu_quota);
-    number(&mut known.cpu_shares, update.cpu_shares);
-    number(&mut known.memory_limit_in_bytes, update.memory_limit_in_bytes);
-    number(&mut known.memory_swap_limit_in_bytes, update.memory_swap_limit_in_bytes);
-    for (known, update) in
-        [(&mut known.cpuset_cpus, &update.cpuset_cpus), (&mut known.cpuset_mems, &update.cpuset_mems)]
+    number(&mut current.cpu_period, update.cpu_period);
+    number(&mut current.cpu_quota, update.cpu_quota);
+    number(&mut current.cpu_shares, update.cpu_shares);
+    number(&mut current.memory_limit_in_bytes, update.memory_limit_in_bytes);
+    number(&mut current.memory_swap_limit_in_bytes, update.memory_swap_limit_in_bytes);
+    for (current, update) in
+        [(&mut current.cpuset_cpus, &update.cpuset_cpus), (&mut current.cpuset_mems, &update.cpuset_mems)]
     {
         if !update.is_empty() {
-            known.clone_from(update);
+            current.clone_from(update);
         }
     }
-    known.unified.extend(update.unified.clone());
+    current.unified.extend(update.unified.clone());
 }

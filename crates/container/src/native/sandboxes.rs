@@ -1,4 +1,4 @@
-//! Sandboxes: made, stopped, removed.
+//! Sandboxes: created, stopped, removed.
 
 use std::fs;
 use std::path::Path;
@@ -12,13 +12,13 @@ use super::plan;
 use super::*;
 use crate::{NamespaceMode, PodSandboxConfig, PodSandboxState};
 
-/// How long a supervisor may take to end everything before its cgroup is used to do it.
+/// Maximum time for a supervisor to stop everything before its cgroup is killed.
 const STOP: Duration = Duration::from_secs(10);
 
-/// Where pods go that name no cgroup.
+/// The parent cgroup of pods without one.
 const DEFAULT_PARENT: &str = "/kubepods";
 
-/// The handler that is this runtime itself, beside the empty one.
+/// The handler of this runtime itself, beside the empty one.
 pub(super) const HANDLER: &str = "corten";
 
 impl Native {
@@ -32,16 +32,16 @@ impl Native {
         let made = self.make_sandbox(&record).await;
         if let Err(error) = made {
             if let Err(left) = self.remove_sandbox(&id).await {
-                tracing::warn!(sandbox = id, error = %left, "A failed sandbox leaves something behind");
+                tracing::warn!(sandbox = id, err = %left, "cannot clean up failed pod sandbox");
             }
             return Err(error);
         }
-        self.tell(&id, &id, ContainerEventKind::Created);
-        self.tell(&id, &id, ContainerEventKind::Started);
+        self.send_event(&id, &id, ContainerEventKind::Created);
+        self.send_event(&id, &id, ContainerEventKind::Started);
         Ok(id)
     }
 
-    /// Takes the name, so that nobody else makes the same sandbox meanwhile.
+    /// Reserves the name, so that no other call creates the same sandbox meanwhile.
     fn reserve(&self, id: &str, config: &PodSandboxConfig, handler: &str) -> Result<SandboxRecord> {
         let parent = Some(config.linux.cgroup_parent.as_str()).filter(|parent| !parent.is_empty());
         let parent = parent.unwrap_or(DEFAULT_PARENT).trim_end_matches('/');
@@ -57,7 +57,7 @@ impl Native {
         };
         let mut state = self.0.state.lock();
         if let Some(other) = state.sandboxes.values().find(|s| s.record.config.metadata == config.metadata) {
-            let text = format!("pod sandbox {:?} exists already: {}", config.metadata.name, other.record.id);
+            let text = format!("pod sandbox {:?} already exists: {}", config.metadata.name, other.record.id);
             return Err(Error::AlreadyExists(text));
         }
         state.sandboxes.insert(id.to_owned(), Sandbox { record: record.clone(), link: None });
@@ -75,8 +75,8 @@ impl Native {
         self.write_sandbox(&record)
     }
 
-    /// Whether a sandbox with a network of its own still has it.
-    pub(super) async fn network_is_there(&self, record: &SandboxRecord) -> Option<Result<()>> {
+    /// Checks the network of a sandbox that has one of its own.
+    pub(super) async fn check_network_of(&self, record: &SandboxRecord) -> Option<Result<()>> {
         if !own_network(&record.config) {
             return None;
         }
@@ -86,21 +86,21 @@ impl Native {
     fn start_supervisor(&self, record: &SandboxRecord) -> Result<()> {
         let folder = self.sandbox_folder(&record.id);
         let fail = |what: &'static str| move |error| Error::internal(what, error);
-        files::private_directory(&folder).map_err(fail("making the sandbox' folder"))?;
+        files::private_directory(&folder).map_err(fail("cannot create the sandbox's directory"))?;
         records::write(&folder, record)?;
-        write_files(&folder, &record.config).map_err(fail("writing the sandbox' files"))?;
+        write_files(&folder, &record.config).map_err(fail("cannot write the sandbox's files"))?;
         let log_folder = &record.config.log_directory;
         if !log_folder.is_empty() {
-            logs::folder(Path::new(log_folder), 1).map_err(fail("making the log folder"))?;
+            logs::folder(Path::new(log_folder), 1).map_err(fail("cannot create the log directory"))?;
         }
-        self.0.cgroups.create(&record.cgroup).map_err(fail("making the sandbox' cgroup"))?;
+        self.0.cgroups.create(&record.cgroup).map_err(fail("cannot create the sandbox's cgroup"))?;
         let cgroups = self.0.cgroups.process_files(&record.cgroup);
         let cgroups = cgroups.iter().map(|file| file.to_string_lossy().into_owned()).collect();
         let plan = plan::sandbox::plan(&record.config, cgroups);
-        self.0.program.start(&folder, &plan).map_err(fail("starting the supervisor"))
+        self.0.program.start(&folder, &plan).map_err(fail("cannot start the pod supervisor"))
     }
 
-    /// Replaces what is known, in memory and on disk.
+    /// Replaces the record, in memory and on disk.
     pub(super) fn write_sandbox(&self, record: &SandboxRecord) -> Result<()> {
         records::write(&self.sandbox_folder(&record.id), record)?;
         if let Some(sandbox) = self.0.state.lock().sandboxes.get_mut(&record.id) {
@@ -119,7 +119,7 @@ impl Native {
             self.0.options.network.detach(network_of(&record, &namespace(&record))).await?;
         }
         if let Some(link) = link {
-            // One that does not answer is ended by its cgroup.
+            // A supervisor that does not answer is killed through its cgroup.
             let _ = tokio::time::timeout(STOP, link.ask(&Request::Stop(0), &[])).await;
         }
         let cgroups: Vec<String> = {
@@ -130,7 +130,7 @@ impl Native {
         let native = self.clone();
         blocking(move || {
             let removed = cgroups.iter().try_for_each(|cgroup| native.0.cgroups.remove(cgroup));
-            removed.map_err(|error| Error::internal("removing the pod's cgroups", error))
+            removed.map_err(|error| Error::internal("cannot remove the pod's cgroups", error))
         })
         .await?;
         self.write_sandbox(&SandboxRecord { stopped: true, pid: 0, ..record })
@@ -140,7 +140,7 @@ impl Native {
         if !self.0.state.lock().sandboxes.contains_key(id) {
             return Ok(());
         }
-        // A sandbox that was never written down has no folder to write to.
+        // A sandbox that was never recorded has no folder.
         if self.sandbox_folder(id).exists() {
             self.stop_sandbox(id).await?;
         }
@@ -155,7 +155,7 @@ impl Native {
         let folder = self.sandbox_folder(id);
         blocking(move || remove_folder(&folder)).await?;
         self.0.state.lock().sandboxes.remove(id);
-        self.tell(id, id, ContainerEventKind::Deleted);
+        self.send_event(id, id, ContainerEventKind::Deleted);
         Ok(())
     }
 
@@ -170,7 +170,7 @@ impl Native {
 
 pub(super) fn remove_folder(folder: &Path) -> Result<()> {
     let removed = corten_sys::removal::remove_tree(folder);
-    removed.map_err(|error| Error::internal(format!("removing {}", folder.display()), error))
+    removed.map_err(|error| Error::internal(format!("cannot remove {}", folder.display()), error))
 }
 
 fn own_network(config: &PodSandboxConfig) -> bool {
@@ -185,7 +185,7 @@ fn network_of<'a>(record: &'a SandboxRecord, namespace: &'a str) -> PodNetwork<'
     PodNetwork { sandbox_id: &record.id, namespace, config: &record.config }
 }
 
-/// What containers see in `/etc` unless they bring their own.
+/// Writes the files that containers get in `/etc` unless they mount their own.
 fn write_files(folder: &Path, config: &PodSandboxConfig) -> std::io::Result<()> {
     let node = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let hostname =

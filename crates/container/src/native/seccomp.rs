@@ -1,7 +1,7 @@
-//! Seccomp: profiles, and the programs that the kernel runs for them at every system call.
+//! Seccomp: profiles, and the BPF programs that the kernel runs for them at every system call.
 //!
-//! A profile is the runtime's default or a file in the OCI's format. Every architecture that the machine runs
-//! programs of has its part in the filter; calls of any other end the process.
+//! A profile is the runtime's default or a file in the OCI's format. The filter covers every architecture whose
+//! programs the machine runs; calls of any other architecture kill the process.
 
 mod program;
 
@@ -18,10 +18,10 @@ const TRACE: u32 = 0x7ff0_0000;
 const EPERM: u32 = 1;
 const ENOSYS: u32 = 38;
 
-/// What the default profile allows, by what it takes.
+/// The system calls that the default profile allows, with their conditions.
 const DEFAULT: &str = include_str!("seccomp/default.rules");
 
-/// What can be done about a call, by the names that profiles have for it.
+/// Actions by their names in profiles.
 const ACTIONS: [(&str, u32); 8] = [
     ("SCMP_ACT_KILL", 0),
     ("SCMP_ACT_KILL_THREAD", 0),
@@ -33,7 +33,7 @@ const ACTIONS: [(&str, u32); 8] = [
     ("SCMP_ACT_ALLOW", ALLOW),
 ];
 
-/// What can be asked of an argument.
+/// Comparison operators by their names in profiles.
 const OPERATIONS: [(&str, Operation); 7] = [
     ("SCMP_CMP_EQ", Operation::Equal),
     ("SCMP_CMP_NE", Operation::NotEqual),
@@ -44,22 +44,22 @@ const OPERATIONS: [(&str, Operation); 7] = [
     ("SCMP_CMP_MASKED_EQ", Operation::MaskedEqual),
 ];
 
-/// Namespaces that only administrators make.
+/// Flags of namespaces that only administrators create.
 const NEW_NAMESPACES: u64 = 0x7e02_0000;
 
-/// What a container with certain capabilities may ask of the kernel.
+/// A seccomp filter for a container with certain capabilities.
 pub(crate) struct Filter {
     default: u32,
     rules: Vec<Rule>,
 }
 
 impl Filter {
-    /// As a program for the kernel.
+    /// The filter as a BPF program.
     pub(crate) fn program(&self) -> Vec<u64> {
         program::compile(&Architecture::here(), self.default, &self.rules)
     }
 
-    /// In the OCI's format, for other runtimes.
+    /// The filter in the OCI's format, for other runtimes.
     pub(crate) fn described(&self) -> Value {
         let mut profile = named_action(self.default, "defaultAction", "defaultErrnoRet");
         let calls = self.rules.iter().map(|rule| {
@@ -131,7 +131,7 @@ fn default_rules(capabilities: u64) -> Result<Vec<Rule>> {
     }
     if capabilities & capabilities::bits(["SYS_ADMIN"].into_iter())? == 0 {
         rules.push(rule(named("clone"), ALLOW, when(Operation::MaskedEqual, 0, NEW_NAMESPACES)));
-        // Its flags cannot be looked at: programs that are told it does not exist use the other one.
+        // Its flags are behind a pointer and cannot be checked: with ENOSYS programs fall back to `clone`.
         rules.push(rule(named("clone3"), ERRNO | ENOSYS, Vec::new()));
     }
     Ok(rules)
@@ -152,7 +152,7 @@ struct Profile {
 struct Syscalls {
     #[serde(default)]
     names: Vec<String>,
-    /// The older way to name one.
+    /// The older form of `names`.
     name: Option<String>,
     action: String,
     errno_ret: Option<u32>,
@@ -179,7 +179,7 @@ struct Argument {
     op: String,
 }
 
-/// A profile that somebody wrote.
+/// Parses a profile in the OCI's format.
 pub(crate) fn from_json(text: &[u8], capabilities: u64) -> Result<Filter> {
     let profile: Profile = serde_json::from_slice(text)
         .map_err(|error| Error::InvalidArgument(format!("seccomp profile is malformed: {error}")))?;
@@ -217,7 +217,7 @@ fn test(argument: &Argument) -> Result<Test> {
     let index = u8::try_from(argument.index).ok().filter(|index| *index < 6);
     let index = index.ok_or_else(|| Error::InvalidArgument("a system call has six arguments".to_owned()))?;
     let known = OPERATIONS.into_iter().find(|(known, _)| *known == argument.op);
-    let unknown = || Error::InvalidArgument(format!("seccomp operator {:?} is not known", argument.op));
+    let unknown = || Error::InvalidArgument(format!("unknown seccomp operator {:?}", argument.op));
     let (_, operation) = known.ok_or_else(unknown)?;
     let (value, mask) = match operation {
         Operation::MaskedEqual => (argument.value_two, argument.value),

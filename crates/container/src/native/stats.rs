@@ -1,4 +1,4 @@
-//! What pods and containers use, read from their cgroups when asked for.
+//! Resource usage of pods and containers, read from their cgroups on request.
 
 use std::fs;
 use std::path::Path;
@@ -65,7 +65,7 @@ impl Native {
             });
             wanted.map(|sandbox| sandbox.record.id.clone()).collect()
         };
-        // One that was removed meanwhile is left out.
+        // A sandbox that was removed meanwhile is left out.
         ids.iter().filter_map(|id| self.sandbox_stats(id).ok()).collect()
     }
 
@@ -99,7 +99,7 @@ impl Native {
     }
 }
 
-/// Interfaces as the pod itself sees them.
+/// The network interfaces of the pod.
 fn network(pid: u32, now: jiff::Timestamp) -> Option<NetworkUsage> {
     let interfaces = interfaces(&fs::read_to_string(format!("/proc/{pid}/net/dev")).ok()?);
     let default_interface = interfaces.iter().find(|interface| interface.name == "eth0").cloned();

@@ -1,7 +1,7 @@
-//! Exec, attach and port-forward: descriptors that lead straight into containers.
+//! Exec, attach and port-forward: descriptors of containers' streams.
 //!
-//! Bytes do not pass through the supervisor: it is handed the container's ends of pipes, or hands over the
-//! terminal it made.
+//! Bytes do not pass through the supervisor: it receives the container's ends of pipes, or returns the terminal that it
+//! created.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ use super::link::Replies;
 use super::*;
 use crate::{AttachRequest, Connection, ExecOutput, ExecRequest, Reader, Session, Terminal, Writer};
 
-/// What is kept of each output of a command that is waited for.
+/// Maximum size of each output of a command that is waited for.
 const LARGEST_OUTPUT: u64 = 16 << 20;
 const SIGKILL: i32 = 9;
 
@@ -47,7 +47,7 @@ impl Native {
         if timeout.is_zero() {
             return run.await;
         }
-        // Dropped, the session kills its process.
+        // Dropping the session kills its process.
         let text = || format!("command {command:?} timed out after {timeout:?}");
         tokio::time::timeout(timeout, run).await.unwrap_or_else(|_| Err(Error::DeadlineExceeded(text())))
     }
@@ -72,7 +72,8 @@ impl Native {
     async fn exec_with_terminal(&self, link: &Link, ask: &Request, request: &ExecRequest) -> Result<Session> {
         let mut replies = link.begin(ask, &[]).await?;
         let master = replies.first().await.map_err(|error| exec_failed(&error))?.passed.pop();
-        let master = master.ok_or_else(|| Error::Internal("no terminal came along".to_owned()))?;
+        let master =
+            master.ok_or_else(|| Error::Internal("the supervisor returned no terminal".to_owned()))?;
         let master = Master::new(master).map_err(failed)?;
         Ok(Session {
             stdin: request.stdin.then(|| Box::pin(master.clone()) as Writer),
@@ -111,7 +112,7 @@ impl Native {
     async fn exit_of(self, id: String) -> Result<i32> {
         let ended = self.0.state.lock().containers.get(&id).map(|container| container.ended.subscribe());
         let mut ended = ended.ok_or_else(|| no_container(&id))?;
-        // That the container was removed is an end too.
+        // A removed container counts as exited.
         let _ = ended.wait_for(|ended| *ended).await;
         match self.0.state.lock().containers.get(&id).map(|container| container.phase.clone()) {
             Some(Phase::Exited(ended)) => Ok(ended.code),
@@ -125,9 +126,10 @@ impl Native {
             Error::Internal(format!("failed to connect to localhost:{port} inside the pod: {error}"))
         })?;
         let socket = reply.passed.into_iter().next();
-        let socket = socket.ok_or_else(|| Error::Internal("no connection came along".to_owned()))?;
+        let socket =
+            socket.ok_or_else(|| Error::Internal("the supervisor returned no connection".to_owned()))?;
         let stream = TcpStream::from_std(socket.into());
-        Ok(Box::new(stream.map_err(|error| Error::internal("taking the connection", error))?))
+        Ok(Box::new(stream.map_err(|error| Error::internal("cannot use the connection to the pod", error))?))
     }
 
     pub(super) fn running_container(&self, id: &str) -> Result<(ContainerRecord, Link)> {
@@ -144,12 +146,12 @@ impl Native {
     }
 }
 
-/// Why a command did not run, as people know it.
+/// The error of a command that did not start, in the words of other runtimes.
 fn exec_failed(error: &Error) -> Error {
     Error::Internal(format!("failed to exec in container: unable to start container process: {error}"))
 }
 
-/// A process that was started in a container. Dropped before it ends, it is killed.
+/// A process that was started in a container. It is killed if it is dropped before it exits.
 struct Exec {
     link: Link,
     replies: Replies,
@@ -166,7 +168,7 @@ impl Exec {
         self.ended = true;
         match reply?.answer {
             Answer::ExecExited(code) => Ok(code),
-            other => Err(Error::Internal(format!("the supervisor answered {other:?}"))),
+            other => Err(Error::Internal(format!("unexpected answer of the supervisor: {other:?}"))),
         }
     }
 }
@@ -176,7 +178,7 @@ impl Drop for Exec {
         if !self.ended {
             let (link, number) = (self.link.clone(), self.replies.number);
             tokio::spawn(async move {
-                // It may have ended just now.
+                // Fails if it has just exited.
                 let _ = link.ask(&Request::SignalExec((number, SIGKILL)), &[]).await;
             });
         }
@@ -184,7 +186,7 @@ impl Drop for Exec {
 }
 
 fn failed(error: impl Into<io::Error>) -> Error {
-    Error::internal("making a stream", error.into())
+    Error::internal("cannot create a stream", error.into())
 }
 
 fn nothing(write: bool) -> Result<OwnedFd> {
@@ -211,15 +213,15 @@ fn output(wanted: bool) -> Result<(Option<Reader>, OwnedFd)> {
 async fn read_all(from: Option<Reader>) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(mut from) = from {
-        // What was read counts; a process that is killed closes its pipes in its own way.
+        // The output so far counts; a killed process closes its pipes in any way.
         let _ = (&mut from).take(LARGEST_OUTPUT).read_to_end(&mut bytes).await;
-        // The rest goes nowhere, so that the command is not held up.
+        // The rest is discarded, so that the command does not block.
         let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
     }
     bytes
 }
 
-/// A process' standard input; shut down, it is closed.
+/// A process's standard input; shutting it down closes it.
 struct Input(Option<pipe::Sender>);
 
 impl Input {
@@ -250,7 +252,7 @@ impl AsyncWrite for Input {
     }
 }
 
-/// The terminal of a process.
+/// The terminal of a process, for its size.
 struct Size(Master);
 
 impl Terminal for Size {

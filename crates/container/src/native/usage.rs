@@ -1,7 +1,8 @@
-//! What a cgroup has used and may use, read from the files of either version.
+//! Usage and limits of a cgroup, read from the files of either version.
 //!
-//! [`read`] is pure over the texts of the files; [`Folder`] is where they come from. What a kernel does not tell is
-//! `None`, never zero.
+//! [`read`] is pure over the texts of the files; [`Folder`] reads them. Values that a kernel does not provide are
+//! `None`,
+//! never zero.
 
 mod fields;
 #[cfg(test)]
@@ -17,7 +18,7 @@ use fields::{field, io_v1, io_v2, limit, number, pressure};
 
 /// The files of one cgroup.
 pub trait Files {
-    /// Whether all controllers share one folder.
+    /// True if all controllers share one folder.
     fn is_unified(&self) -> bool;
     fn text(&self, controller: &str, file: &str) -> Option<String>;
 }
@@ -40,7 +41,7 @@ impl Files for Folder<'_> {
     }
 }
 
-/// What a cgroup has used, at one time.
+/// The usage of a cgroup at one time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Usage {
     pub cpu: Option<Cpu>,
@@ -63,14 +64,14 @@ pub struct Cpu {
     pub periods: Option<u64>,
     pub throttled_periods: Option<u64>,
     pub throttled: Option<u64>,
-    /// In the measure of version 1.
+    /// In the scale of version 1.
     pub shares: Option<u64>,
-    /// In microseconds; none without a limit.
+    /// In microseconds; `None` without a limit.
     pub quota: Option<u64>,
     pub period: Option<u64>,
 }
 
-/// In bytes, but for the counts.
+/// In bytes, except for the counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
     pub usage: u64,
@@ -85,7 +86,7 @@ pub struct Memory {
     pub kernel: Option<u64>,
     pub active_file: Option<u64>,
     pub inactive_file: Option<u64>,
-    /// How often the limit was hit.
+    /// Number of times that the limit was reached.
     pub failures: Option<u64>,
     pub page_faults: Option<u64>,
     pub major_page_faults: Option<u64>,
@@ -93,7 +94,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// What the kernel would give back at once is not being worked with.
+    /// The memory in use without inactive file pages, which the kernel can reclaim at once.
     pub fn working_set(&self) -> u64 {
         self.usage.saturating_sub(self.inactive_file.unwrap_or_default())
     }
@@ -109,7 +110,7 @@ pub struct Io {
     pub writes: u64,
 }
 
-/// Everything that a cgroup's files tell.
+/// All values of a cgroup's files.
 pub fn read(files: &dyn Files) -> Usage {
     let pids = |file: &str| number(&files.text("pids", file)?);
     let pressures = |file: &str| pressure(&files.text("", file).filter(|_| files.is_unified())?);
@@ -228,7 +229,7 @@ fn io(files: &dyn Files) -> Vec<Io> {
 }
 
 impl Usage {
-    /// As the CRI tells it.
+    /// The CPU usage in the CRI's type.
     pub fn cri_cpu(&self, now: Timestamp) -> Option<CpuUsage> {
         let cpu = self.cpu.as_ref()?;
         Some(CpuUsage {

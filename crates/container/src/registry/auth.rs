@@ -1,4 +1,4 @@
-//! How a registry wants to be told who asks.
+//! Authentication at a registry: challenges and credentials.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,26 +6,26 @@ use base64::engine::general_purpose::STANDARD;
 use super::config::HostConfig;
 use crate::AuthConfig;
 
-/// A registry's challenge.
+/// The challenge of a registry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Challenge {
     Basic,
     Bearer { realm: String, service: String, scope: String },
 }
 
-/// Who asks, if they say so.
+/// Credentials for a registry.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) username: String,
     pub(super) password: String,
     /// Exchanged for a token.
     pub(super) refresh_token: String,
-    /// A token as it is.
+    /// A token that is used unchanged.
     pub(super) token: String,
 }
 
 impl Identity {
-    /// What the pull was given, or else what the host is configured with.
+    /// The credentials of the pull, or else those that are configured for the host.
     pub(super) fn choose(given: Option<&AuthConfig>, host: Option<&HostConfig>) -> Option<Identity> {
         if let Some(given) = given {
             let (username, password) = plain(given);
@@ -51,7 +51,7 @@ impl Identity {
     }
 }
 
-/// Name and password, which may come as one.
+/// Name and password, which may be combined in one field.
 fn plain(given: &AuthConfig) -> (String, String) {
     if !given.username.is_empty() || given.auth.is_empty() {
         return (given.username.clone(), given.password.clone());
@@ -62,7 +62,7 @@ fn plain(given: &AuthConfig) -> (String, String) {
     (username.to_owned(), password.trim_end_matches('\0').to_owned())
 }
 
-/// Reads `WWW-Authenticate`.
+/// Parses `WWW-Authenticate`.
 pub(super) fn challenge(header: &str) -> Option<Challenge> {
     let (scheme, rest) = header.split_once(' ').unwrap_or((header, ""));
     if scheme.eq_ignore_ascii_case("basic") {

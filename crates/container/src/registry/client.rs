@@ -24,8 +24,8 @@ use crate::{AuthConfig, Error, Result};
 mod trust;
 
 const CONNECT: Duration = Duration::from_secs(30);
-/// How long nothing may arrive.
-const SILENCE: Duration = Duration::from_secs(60);
+/// Maximum time without received bytes.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const MOST_REDIRECTS: usize = 5;
 const LARGEST_TOKEN: usize = 1 << 20;
 
@@ -34,14 +34,14 @@ pub(super) struct Repository {
     /// Scheme, host and any path before `/v2/`.
     base: String,
     path: String,
-    /// Mirrors are told whose image it is.
+    /// The registry of the image, which mirrors get as `ns`.
     namespace: Option<String>,
     identity: Option<Identity>,
-    /// What the registry accepts, once it has said what it wants.
+    /// The header that the registry accepts, after its challenge was answered.
     authorization: Mutex<Option<String>>,
 }
 
-/// A body that arrives in pieces.
+/// A response body, read in chunks.
 pub(super) struct Body(Incoming);
 
 impl Repository {
@@ -53,7 +53,7 @@ impl Repository {
     ) -> Result<Repository> {
         let uri: Uri = endpoint
             .parse()
-            .map_err(|_| Error::InvalidArgument(format!("{endpoint:?} is no address of a registry")))?;
+            .map_err(|_| Error::InvalidArgument(format!("invalid registry endpoint {endpoint:?}")))?;
         let host = uri.authority().map(ToString::to_string).unwrap_or_default();
         let settings = config.host(&host);
         let tls = trust::config(settings.map(|settings| &settings.tls))?;
@@ -64,21 +64,21 @@ impl Repository {
             base: endpoint.trim_end_matches("/v2").to_owned(),
             path: reference.path.clone(),
             namespace: (!is_itself).then(|| reference.domain.clone()),
-            // What a pod knows is for the registry that its image names.
+            // The pod's credentials are only for the registry that its image names.
             identity: Identity::choose(auth.filter(|_| is_itself), settings),
             authorization: Mutex::default(),
         })
     }
 
-    /// A manifest or index by tag or digest, and which of them it is.
+    /// A manifest or index by tag or digest, and its media type.
     pub(super) async fn manifest(&self, by: &str) -> Result<(Vec<u8>, String)> {
         let response = self.get(&format!("manifests/{by}"), &media::MANIFESTS.join(", ")).await?;
-        let said = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let reported = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let media_type =
-            said.unwrap_or(media::OCI_MANIFEST).split(';').next().unwrap_or_default().trim().to_owned();
+            reported.unwrap_or(media::OCI_MANIFEST).split(';').next().unwrap_or_default().trim().to_owned();
         let body = Limited::new(response.into_body(), LARGEST_DOCUMENT as usize).collect();
-        let body = tokio::time::timeout(SILENCE, body).await.map_err(|_| silent())?;
-        let bytes = body.map_err(|error| Error::Internal(format!("reading {by}: {error}")))?.to_bytes();
+        let body = tokio::time::timeout(READ_TIMEOUT, body).await.map_err(|_| silent())?;
+        let bytes = body.map_err(|error| Error::Internal(format!("cannot read {by}: {error}")))?.to_bytes();
         Ok((bytes.into(), media_type))
     }
 
@@ -89,8 +89,8 @@ impl Repository {
     async fn get(&self, what: &str, accept: &str) -> Result<Response<Incoming>> {
         let namespace = self.namespace.as_ref().map(|name| format!("?ns={name}")).unwrap_or_default();
         let uri = format!("{}/v2/{}/{what}{namespace}", self.base, self.path);
-        let known = self.authorization.lock().clone();
-        let mut response = self.follow(&uri, accept, known).await?;
+        let authorization = self.authorization.lock().clone();
+        let mut response = self.follow(&uri, accept, authorization).await?;
         if response.status() == StatusCode::UNAUTHORIZED {
             let authorization = self.authorize(&response).await?;
             *self.authorization.lock() = Some(authorization.clone());
@@ -114,7 +114,7 @@ impl Repository {
         accept: &str,
         authorization: Option<String>,
     ) -> Result<Response<Incoming>> {
-        let mut uri: Uri = uri.parse().map_err(|_| Error::Internal(format!("{uri:?} is no address")))?;
+        let mut uri: Uri = uri.parse().map_err(|_| Error::Internal(format!("invalid URL {uri:?}")))?;
         let own_host = uri.authority().cloned();
         for _ in 0..MOST_REDIRECTS {
             let mut request = Request::get(&uri).header(ACCEPT, accept);
@@ -136,9 +136,10 @@ impl Repository {
 
     async fn send(&self, request: http::request::Builder) -> Result<Response<Incoming>> {
         let request =
-            request.body(Empty::new()).map_err(|error| Error::internal("making a request", error))?;
+            request.body(Empty::new()).map_err(|error| Error::internal("cannot build the request", error))?;
         let uri = request.uri().clone();
-        let sent = tokio::time::timeout(SILENCE, self.client.request(request)).await.map_err(|_| silent())?;
+        let sent =
+            tokio::time::timeout(READ_TIMEOUT, self.client.request(request)).await.map_err(|_| silent())?;
         sent.map_err(|error| Error::internal(format!("failed to do request to {uri}"), error))
     }
 
@@ -147,7 +148,7 @@ impl Repository {
         let headers = response.headers().get_all(WWW_AUTHENTICATE).iter();
         let wanted = headers.filter_map(|value| challenge(value.to_str().ok()?)).next();
         let identity = self.identity.clone().unwrap_or_default();
-        match wanted.ok_or_else(|| denied("the registry asks for nothing known"))? {
+        match wanted.ok_or_else(|| denied("unsupported authentication scheme"))? {
             Challenge::Basic => identity.basic().ok_or_else(|| denied("no basic auth credentials")),
             Challenge::Bearer { .. } if !identity.token.is_empty() => {
                 Ok(format!("Bearer {}", identity.token))
@@ -184,8 +185,9 @@ impl Repository {
             )));
         }
         let body = Limited::new(response.into_body(), LARGEST_TOKEN).collect();
-        let body = tokio::time::timeout(SILENCE, body).await.map_err(|_| silent())?;
-        let bytes = body.map_err(|error| Error::Internal(format!("reading a token: {error}")))?.to_bytes();
+        let body = tokio::time::timeout(READ_TIMEOUT, body).await.map_err(|_| silent())?;
+        let bytes =
+            body.map_err(|error| Error::Internal(format!("cannot read a token: {error}")))?.to_bytes();
         let token: Token = super::read(&bytes, "the token")?;
         Ok(if token.token.is_empty() { token.access_token } else { token.token })
     }
@@ -194,11 +196,11 @@ impl Repository {
 impl Body {
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
-            let frame = tokio::time::timeout(SILENCE, self.0.frame()).await.map_err(|_| silent())?;
+            let frame = tokio::time::timeout(READ_TIMEOUT, self.0.frame()).await.map_err(|_| silent())?;
             match frame {
                 None => return Ok(None),
-                Some(Err(error)) => return Err(Error::internal("reading from the registry", error)),
-                // Trailers say nothing.
+                Some(Err(error)) => return Err(Error::internal("cannot read from the registry", error)),
+                // Trailers are ignored.
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
                         return Ok(Some(data));
@@ -218,10 +220,10 @@ fn client(tls: ClientConfig) -> Client<HttpsConnector<HttpConnector>, Empty<Byte
 }
 
 fn silent() -> Error {
-    Error::Internal("the registry stopped answering".to_owned())
+    Error::Internal("timed out waiting for data from the registry".to_owned())
 }
 
-/// What a registry says when it refuses.
+/// The message of a registry that refuses a request.
 async fn refusal(response: Response<Incoming>) -> String {
     #[derive(Deserialize)]
     struct Errors {
@@ -237,10 +239,10 @@ async fn refusal(response: Response<Incoming>) -> String {
     let status = response.status();
     let body = Limited::new(response.into_body(), 64 << 10).collect();
     let body =
-        tokio::time::timeout(SILENCE, body).await.ok().and_then(Result::ok).map(|body| body.to_bytes());
-    let said = body.and_then(|bytes| serde_json::from_slice::<Errors>(&bytes).ok());
-    match said.and_then(|said| said.errors.into_iter().next()) {
-        Some(said) => format!("server message: {}: {}", said.code.to_lowercase(), said.message),
+        tokio::time::timeout(READ_TIMEOUT, body).await.ok().and_then(Result::ok).map(|body| body.to_bytes());
+    let reported = body.and_then(|bytes| serde_json::from_slice::<Errors>(&bytes).ok());
+    match reported.and_then(|reported| reported.errors.into_iter().next()) {
+        Some(reported) => format!("server message: {}: {}", reported.code.to_lowercase(), reported.message),
         None => status.to_string(),
     }
 }
@@ -256,7 +258,7 @@ fn absolute(base: &Uri, location: &str) -> Result<Uri> {
     Uri::from_parts(parts).map_err(|_| bad())
 }
 
-/// For the query of an address.
+/// Percent-encodes a value of a query.
 fn escaped(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     text.bytes()

@@ -1,11 +1,11 @@
-//! How registries are reached: mirrors, credentials and trust, by host.
+//! Configuration of registries: mirrors, credentials and trust, by host.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-/// The file that operators write; its form is that of k3s' `registries.yaml`.
+/// The configuration file of operators; its format is that of k3s' `registries.yaml`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RegistriesConfig {
@@ -40,7 +40,7 @@ pub struct Credentials {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TlsConfig {
-    /// Certificates to trust besides the system's.
+    /// CA certificates to trust besides the system's.
     pub ca_file: Option<PathBuf>,
     pub insecure_skip_verify: bool,
 }
@@ -58,10 +58,14 @@ impl RegistriesConfig {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             other => other?,
         };
-        serde_saphyr::from_str(&text).map(Some).map_err(std::io::Error::other)
+        RegistriesConfig::parse(&text).map(Some)
     }
 
-    /// Where to look for images of a registry, in order.
+    pub(super) fn parse(text: &str) -> std::io::Result<RegistriesConfig> {
+        serde_saphyr::from_str(text).map_err(std::io::Error::other)
+    }
+
+    /// The endpoints of a registry's images, in order.
     pub(super) fn endpoints(&self, domain: &str) -> Vec<String> {
         let mirror = self.mirrors.get(domain).or_else(|| self.mirrors.get("*"));
         let mirrors = mirror.into_iter().flat_map(|mirror| &mirror.endpoint);
@@ -75,7 +79,7 @@ impl RegistriesConfig {
     }
 }
 
-/// A registry on this machine speaks plain HTTP, as everybody's does.
+/// The registry itself; one on this machine speaks plain HTTP, as with other runtimes.
 fn itself(domain: &str) -> String {
     match domain {
         "docker.io" => "https://registry-1.docker.io".to_owned(),

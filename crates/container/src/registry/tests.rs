@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::image::Digest;
 
-/// A registry on this machine, as small as one can be.
+/// A minimal registry on this machine.
 #[derive(Clone, Default)]
 struct Registry(Arc<Shelves>);
 
@@ -23,9 +23,9 @@ struct Registry(Arc<Shelves>);
 struct Shelves {
     /// By path: media type and content.
     served: Mutex<HashMap<String, (String, Vec<u8>)>>,
-    /// What has to come as `Authorization` to get anything but a token.
+    /// The `Authorization` that every request but that for a token must have.
     wanted: Mutex<Option<String>>,
-    /// Paths that are broken off once.
+    /// Paths whose next response is cut off.
     broken: Mutex<Vec<String>>,
     requests: AtomicUsize,
 }
@@ -106,7 +106,7 @@ impl Registry {
         descriptor("x", &digest, bytes)
     }
 
-    /// Puts an image of two layers on the shelf, behind an index; the last layer is elsewhere.
+    /// Adds an image of two layers behind an index; the last layer is served elsewhere.
     fn stock(&self) -> Digest {
         let layers = ["one", "two"].map(|text| {
             let mut tar = tar::Builder::new(Vec::new());
@@ -204,7 +204,7 @@ async fn failures_are_named_and_survived() {
     let wrong = Digest::of(b"something else");
     registry.serve(&format!("/v2/team/web/manifests/{wrong}"), media::OCI_MANIFEST, b"{}");
     let error = pull(format!("{address}/team/web@{wrong}")).await.unwrap_err();
-    assert!(error.to_string().contains("was expected, but the content is"), "{error}");
+    assert!(error.to_string().contains("content has digest"), "{error}");
 
     let blobs: Vec<String> =
         registry.0.served.lock().keys().filter(|path| path.contains("/blobs/")).cloned().collect();

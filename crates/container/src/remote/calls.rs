@@ -183,7 +183,7 @@ impl From<SandboxStats> for PodSandboxStats {
     }
 }
 
-/// A request that is an id and nothing else.
+/// A request that consists of an id.
 pub(super) fn id(id: &str) -> Id {
     Id { id: id.to_owned() }
 }

@@ -14,8 +14,8 @@ use tokio::sync::Mutex;
 use super::protobuf::Message;
 use crate::{Error, Result};
 
-/// Runtimes answer with less; lists of thousands of containers fit.
-const LARGEST_ANSWER: usize = 64 << 20;
+/// Maximum size of a response; lists of thousands of containers fit.
+const LARGEST_RESPONSE: usize = 64 << 20;
 /// Flag and length before every message.
 const PREFIX: usize = 5;
 
@@ -40,35 +40,36 @@ impl Channel {
             .header(CONTENT_TYPE, "application/grpc")
             .header(TE, "trailers")
             .body(Full::new(body))
-            .map_err(|error| Error::internal("making a request", error))?;
-        let failed =
-            |error: hyper::Error| Error::Unavailable(format!("calling {method} of the runtime: {error}"));
+            .map_err(|error| Error::internal("cannot build the request", error))?;
+        let failed = |error: hyper::Error| {
+            Error::Unavailable(format!("cannot call {method} of the container runtime: {error}"))
+        };
         let mut sender = self.sender().await?;
         let response = sender.send_request(request).await.map_err(failed)?;
         let headers = response.headers().clone();
-        let body = Limited::new(response.into_body(), LARGEST_ANSWER).collect().await;
-        let body =
-            body.map_err(|error| Error::Unavailable(format!("reading the answer of {method}: {error}")))?;
-        // A failure may come without a body, and then in the headers.
+        let body = Limited::new(response.into_body(), LARGEST_RESPONSE).collect().await;
+        let body = body
+            .map_err(|error| Error::Unavailable(format!("cannot read the response of {method}: {error}")))?;
+        // An error may come without a body; then its status is in the headers.
         status(body.trailers().unwrap_or(&headers))?;
         let bytes = body.to_bytes();
         let answer = bytes.get(PREFIX..).and_then(B::decode);
-        answer.ok_or_else(|| Error::Internal(format!("the answer of {method} makes no sense")))
+        answer.ok_or_else(|| Error::Internal(format!("invalid response of {method}")))
     }
 
     async fn sender(&self) -> Result<SendRequest<Full<Bytes>>> {
-        let mut known = self.sender.lock().await;
-        if let Some(sender) = known.as_ref().filter(|sender| !sender.is_closed()) {
+        let mut current = self.sender.lock().await;
+        if let Some(sender) = current.as_ref().filter(|sender| !sender.is_closed()) {
             return Ok(sender.clone());
         }
         let failed =
-            |what: String| Error::Unavailable(format!("connecting to {}: {what}", self.path.display()));
+            |what: String| Error::Unavailable(format!("cannot connect to {}: {what}", self.path.display()));
         let stream = UnixStream::connect(&self.path).await.map_err(|error| failed(error.to_string()))?;
         let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
         let (sender, connection) = shaken.map_err(|error| failed(error.to_string()))?;
-        // Its end is seen by the next call.
+        // Its end is noticed by the next call.
         tokio::spawn(connection);
-        *known = Some(sender.clone());
+        *current = Some(sender.clone());
         Ok(sender)
     }
 }
@@ -80,7 +81,7 @@ fn framed(message: &[u8]) -> Bytes {
     bytes.into()
 }
 
-/// What gRPC's codes mean here.
+/// Converts gRPC's status codes.
 fn status(trailers: &HeaderMap) -> Result<()> {
     let text = |name: &str| trailers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let message = unescaped(text("grpc-message"));
@@ -93,7 +94,7 @@ fn status(trailers: &HeaderMap) -> Result<()> {
         "9" => Error::FailedPrecondition(message),
         "12" => Error::Unimplemented(message),
         "14" => Error::Unavailable(message),
-        "" => Error::Unavailable("the runtime hung up".to_owned()),
+        "" => Error::Unavailable("the runtime closed the connection".to_owned()),
         _ => Error::Internal(message),
     })
 }
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_told_apart() {
+    fn status_codes_are_distinguished() {
         check("0", "", &Ok(()));
         check("5", "no %22x%22 here", &Err(Error::NotFound("no \"x\" here".to_owned())));
         check("2", "100%", &Err(Error::Internal("100%".to_owned())));

@@ -20,7 +20,7 @@ impl Images for Remote {
         Ok(response.image)
     }
 
-    /// The CRI tells nothing on the way.
+    /// The CRI reports no progress.
     async fn pull_image(
         &self,
         image: &ImageSpec,

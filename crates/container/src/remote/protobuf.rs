@@ -1,5 +1,5 @@
 //! Protobuf, as far as the CRI uses it: messages of numbers, texts, lists and maps, to and from the types of this
-//! crate. Fields are told by number in tables; what is not known is skipped, as protobuf demands.
+//! crate. Tables map field numbers to fields; unknown fields are skipped, as protobuf requires.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(crate) trait Message: Default {
         bytes
     }
 
-    /// `None` if the bytes are no message.
+    /// `None` if the bytes are not a valid message.
     fn decode(mut bytes: &[u8]) -> Option<Self> {
         let mut message = Self::default();
         while !bytes.is_empty() {
@@ -26,7 +26,7 @@ pub(crate) trait Message: Default {
     }
 }
 
-/// A field's value as it comes.
+/// An encoded value of a field.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Value<'a> {
     Number(u64),
@@ -84,7 +84,7 @@ fn put_bytes(number: u32, bytes: &[u8], to: &mut Vec<u8>) {
     to.extend_from_slice(bytes);
 }
 
-/// Something that a field can hold.
+/// A type that a field can have.
 pub(crate) trait Field {
     /// Writes nothing for a default.
     fn put(&self, number: u32, to: &mut Vec<u8>);

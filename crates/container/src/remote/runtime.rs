@@ -209,17 +209,17 @@ impl Runtime for Remote {
         Ok(response.stats.into_iter().map(Into::into).collect())
     }
 
-    /// Runtimes of this kind have to be asked: nothing ever comes.
+    /// Runtimes behind a socket have to be polled: no event is ever sent.
     fn events(&self) -> broadcast::Receiver<ContainerEvent> {
         self.events.subscribe()
     }
 
-    fn tells_events(&self) -> bool {
+    fn supports_events(&self) -> bool {
         false
     }
 }
 
-/// Whole seconds, and never none for some.
+/// Whole seconds, rounded up so that a short timeout is not none.
 fn seconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis().div_ceil(1000)).unwrap_or(i64::MAX)
 }

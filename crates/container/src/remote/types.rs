@@ -75,7 +75,7 @@ macro_rules! choices {
                 Field::take(&mut number, value)?;
                 *self = match number {
                     $($number => <$name>::$choice,)*
-                    // A newer runtime may know more.
+                    // A newer runtime may have other values.
                     _ => <$name>::default(),
                 };
                 Some(())

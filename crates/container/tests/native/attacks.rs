@@ -1,6 +1,6 @@
-//! Images, volumes and containers that try to get out. Each test is the counterpart of a hole that a container runtime had.
+//! Images, volumes and containers that try to escape. Each test reproduces a vulnerability of a container runtime.
 //!
-//! What they are after is a file of the node with a secret in it: none of them may read it, write to it or change its owner.
+//! The target is a file of the node with a secret: no attack may read it, write to it or change its owner.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -14,12 +14,12 @@ use crate::support::*;
 
 const SECRET: &str = "the key of the cluster's authority";
 
-/// A file that only the node's root may see, outside of everything that containers are given.
+/// A file that only the node's root may read, outside of everything that containers mount.
 fn secret(node: &Node) -> PathBuf {
     let path = node.path().join("secret");
     fs::write(&path, SECRET).unwrap();
     std::os::unix::fs::chown(&path, Some(1234), Some(1234)).unwrap();
-    // After the owner, whose change would take the bit away.
+    // After the owner, whose change would clear the bit.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o4700)).unwrap();
     path
 }
@@ -34,7 +34,7 @@ fn assert_untouched(secret: &std::path::Path) {
     assert_eq!(fs::read_to_string(secret).unwrap(), SECRET);
 }
 
-/// What an image has on top of busybox.
+/// An entry of an image's layer on top of busybox.
 enum Entry<'a> {
     Link(&'a str, &'a str),
     File(&'a str, &'a str),
@@ -122,7 +122,7 @@ fn sharing(name: &str, script: &str) -> ContainerConfig {
     config
 }
 
-/// Starts a container; what it wrote when it ended, or why it did not start.
+/// Starts a container; returns its log when it has ended, or the error of the start.
 async fn attempt(
     node: &Node,
     sandbox: &str,
@@ -168,8 +168,8 @@ async fn no_working_directory_leads_out() {
     node.end().await;
 }
 
-/// What runc's tests ask of working directories: one that the container's user may not enter is entered all the same, at the start and
-/// for commands, because the node's administrator says so.
+/// As in runc's tests: a working directory that the container's user may not enter is entered nevertheless, at the
+/// start and for commands, because the node's administrator configured it.
 #[tokio::test]
 async fn a_working_directory_may_be_closed_to_its_user() {
     let node = Node::new().await;
@@ -185,7 +185,7 @@ async fn a_working_directory_may_be_closed_to_its_user() {
     node.end().await;
 }
 
-/// A container that runs puts a link in the place of its working directory; then a command is run in it.
+/// A running container replaces its working directory with a link; then a command is run in it.
 #[tokio::test]
 async fn no_command_starts_in_a_directory_that_leads_out() {
     let node = Node::new().await;
@@ -197,7 +197,7 @@ async fn no_command_starts_in_a_directory_that_leads_out() {
         config.working_dir = "/w".to_owned();
         let id = node.start(&sandbox, &pod, &config).await;
         let log = node.runtime.container_status(&id).await.unwrap().log_path;
-        tokio::time::timeout(PATIENCE, async {
+        tokio::time::timeout(DEADLINE, async {
             while !fs::read_to_string(&log).unwrap().contains("changed") {
                 tokio::task::yield_now().await;
             }
@@ -205,7 +205,7 @@ async fn no_command_starts_in_a_directory_that_leads_out() {
         .await
         .unwrap();
         let script = format!("pwd; cat .{0}; echo written > .{0}", secret.display());
-        let ran = node.runtime.exec_sync(&id, &words(&["sh", "-c", &script]), PATIENCE).await;
+        let ran = node.runtime.exec_sync(&id, &words(&["sh", "-c", &script]), DEADLINE).await;
         let said = format!("{ran:?}");
         assert!(ran.is_err(), "{target}: {said}");
         node.runtime.stop_container(&id, std::time::Duration::ZERO).await.unwrap();
@@ -214,9 +214,9 @@ async fn no_command_starts_in_a_directory_that_leads_out() {
     node.end().await;
 }
 
-/// The first process of a shared process namespace holds nothing of the node, although a container may trace it.
+/// The init process of a shared process namespace has no access to the node, although a container may trace it.
 #[tokio::test]
-async fn the_first_process_of_a_pod_holds_nothing() {
+async fn the_init_process_of_a_pod_has_no_access_to_the_node() {
     let node = Node::new().await;
     let secret = secret(&node);
     let (sandbox, pod) = sharing_pod(&node, "keeper").await;
@@ -248,9 +248,9 @@ async fn the_first_process_of_a_pod_holds_nothing() {
     node.end().await;
 }
 
-/// A container that may trace others watches for processes that are about to join it, and looks into them.
+/// A container with CAP_SYS_PTRACE waits for processes that are about to join it, and inspects them.
 #[tokio::test]
-async fn processes_that_join_a_container_hold_nothing() {
+async fn processes_that_join_a_container_have_no_access_to_the_node() {
     let node = Node::new().await;
     let secret = secret(&node);
     let (sandbox, pod) = node.run_pod("joining").await;
@@ -271,9 +271,9 @@ async fn processes_that_join_a_container_hold_nothing() {
     node.end().await;
 }
 
-/// CVE-2016-9962, CVE-2024-21626: only the standard streams come along, to the first process and to commands.
+/// CVE-2016-9962, CVE-2024-21626: the first process and commands inherit only the standard streams.
 #[tokio::test]
-async fn no_descriptor_comes_along() {
+async fn no_descriptor_is_inherited() {
     let node = Node::new().await;
     let script = "ls /proc/self/fd | wc -l";
     let (_, text) = node.run("first", script, |_| ()).await;
@@ -285,7 +285,7 @@ async fn no_descriptor_comes_along() {
     node.end().await;
 }
 
-/// CVE-2019-5736: the runtime's own program, reached through the process that is about to run a command, and written to.
+/// CVE-2019-5736: writing to the runtime's own program through the process that is about to run a command.
 #[tokio::test]
 async fn the_supervisors_program_cannot_be_changed() {
     let node = Node::new().await;
@@ -298,8 +298,8 @@ async fn the_supervisors_program_cannot_be_changed() {
     let id = node.start(&sandbox, &pod, &config).await;
     for _ in 0..20 {
         let command = words(&["/bin/itself"]);
-        // It is run as the container, and knows nothing to do.
-        assert_ne!(node.runtime.exec_sync(&id, &command, PATIENCE).await.unwrap().exit_code, 0);
+        // The program runs as the container and exits, because it has no supervisor's input.
+        assert_ne!(node.runtime.exec_sync(&id, &command, DEADLINE).await.unwrap().exit_code, 0);
     }
     let text = attempt(&node, &sandbox, &pod, &container("after", "echo unchanged")).await;
     assert_eq!(text.as_deref(), Ok("unchanged\n"));
@@ -324,7 +324,7 @@ async fn the_kernels_file_systems_lie_where_they_belong() {
         config.image = ImageSpec::new(name);
         config.linux.security_context.masked_paths = words(&["/proc/kcore", "/sys/firmware"]);
         let error = attempt(&node, &sandbox, &pod, &config).await.expect_err(name);
-        assert!(error.contains("mounting"), "{name}: {error}");
+        assert!(error.contains("cannot mount"), "{name}: {error}");
     }
     node.end().await;
 }
@@ -391,7 +391,7 @@ async fn volumes_stay_out_of_proc() {
     node.end().await;
 }
 
-/// CVE-2025-31133, CVE-2025-52565, CVE-2025-52881: `/dev` that a volume brings, with links for devices.
+/// CVE-2025-31133, CVE-2025-52565, CVE-2025-52881: a volume at `/dev` with links in place of devices.
 #[tokio::test]
 async fn a_volume_in_the_place_of_dev_fakes_nothing() {
     let node = Node::new().await;
@@ -450,7 +450,7 @@ async fn a_users_number_is_not_looked_up_as_a_name() {
     node.end().await;
 }
 
-/// An image whose list of users is a link to the node's, or endless.
+/// An image whose `/etc/passwd` is a link to the node's, or endless.
 #[tokio::test]
 async fn the_nodes_users_are_not_the_images() {
     let node = Node::new().await;
@@ -472,7 +472,7 @@ async fn the_nodes_users_are_not_the_images() {
     node.end().await;
 }
 
-/// What runc's own tests ask of masked and read-only paths.
+/// As in runc's tests of masked and read-only paths.
 #[tokio::test]
 async fn masks_stay() {
     let node = Node::new().await;
@@ -497,7 +497,7 @@ async fn masks_stay() {
     node.end().await;
 }
 
-/// Users of a container can use its devices, whatever the node's umask is; links to nowhere are no hindrance to mounts.
+/// Users of a container can use its devices, whatever the node's umask is; dangling links do not prevent mounts.
 #[tokio::test]
 async fn ordinary_containers_still_work() {
     let node = Node::new().await;
@@ -526,7 +526,7 @@ async fn ordinary_containers_still_work() {
     node.end().await;
 }
 
-/// A container that shares the processes of another one sees them in a `/proc` of its own, with its own masks.
+/// A container that shares the processes of another one sees them in its own `/proc`, with its own masks.
 #[tokio::test]
 async fn a_container_sees_the_processes_of_its_target() {
     let node = Node::new().await;
@@ -547,11 +547,11 @@ async fn a_container_sees_the_processes_of_its_target() {
     security.masked_paths = words(&["/proc/keys"]);
     let text = attempt(&node, &sandbox, &pod, &config).await.unwrap();
     assert!(text.contains("sleep 4321") && text.contains("1:3") && !text.contains(SECRET), "{text}");
-    assert!(text.ends_with("/proc/1/root/bin/busybox\n"), "{text}");
+    assert!(text.lines().any(|line| line == "/proc/1/root/bin/busybox"), "{text}");
     node.end().await;
 }
 
-/// Runs this very program in a container: the tests' own, with the node's libraries. Which test is the attacker's part.
+/// Runs this test program in a container, with the node's libraries; `part` is the test to run there.
 fn runs_itself(config: &mut ContainerConfig, part: &str) {
     let bind = |path: &str, source: String| Mount {
         container_path: path.to_owned(),
@@ -566,10 +566,10 @@ fn runs_itself(config: &mut ContainerConfig, part: &str) {
     config.command = words(&["/attacker", "--exact", part, "--nocapture"]);
 }
 
-/// The attacker's part of the test below: takes the sockets of processes that are about to become a container's, and says on them
-/// that the container is another process of the node.
+/// The attacker's part of the test below: takes the sockets of processes that are about to become a container's, and
+/// claims on them that the container is another process of the node.
 #[test]
-fn speaks_for_others() {
+fn forges_messages_of_other_processes() {
     use rustix::net::{SendFlags, SocketType, send, sockopt::socket_type};
     use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
     let Ok(victim) = std::env::var("VICTIM") else { return };
@@ -593,21 +593,21 @@ fn speaks_for_others() {
     }
 }
 
-/// A container that may trace others takes the socket of a process that is about to become a container, and speaks to the
+/// A container with CAP_SYS_PTRACE takes the socket of a process that is about to become a container, and answers the
 /// supervisor in its place: the supervisor must not take another process of the node for the container.
 #[tokio::test]
-async fn no_container_says_which_process_it_is() {
+async fn no_container_can_forge_its_process_id() {
     let node = Node::new().await;
     let secret = secret(&node);
     let (sandbox, pod) = sharing_pod(&node, "speaker").await;
     let mut victim = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     let mut config = sharing("attacker", "");
-    runs_itself(&mut config, "attacks::speaks_for_others");
+    runs_itself(&mut config, "attacks::forges_messages_of_other_processes");
     config.envs = vec![("VICTIM".to_owned(), victim.id().to_string())];
     config.linux.security_context.capabilities.add = words(&["SYS_PTRACE"]);
     let attacker = node.start(&sandbox, &pod, &config).await;
     let log = node.runtime.container_status(&attacker).await.unwrap().log_path;
-    tokio::time::timeout(PATIENCE, async {
+    tokio::time::timeout(DEADLINE, async {
         while !fs::read_to_string(&log).unwrap().contains("watching") {
             tokio::task::yield_now().await;
         }
@@ -621,7 +621,7 @@ async fn no_container_says_which_process_it_is() {
         let id = node.runtime.create_container(&sandbox, &config, &pod).await.unwrap();
         if node.runtime.start_container(&id).await.is_ok() {
             let command = words(&["cat", &secret.to_string_lossy()]);
-            let ran = node.runtime.exec_sync(&id, &command, PATIENCE).await;
+            let ran = node.runtime.exec_sync(&id, &command, DEADLINE).await;
             read.extend(ran.ok().map(|ran| String::from_utf8(ran.stdout).unwrap()));
         }
         if fs::read_to_string(&log).unwrap().matches("said").count() > 4 {
@@ -636,8 +636,8 @@ async fn no_container_says_which_process_it_is() {
     node.end().await;
 }
 
-/// A container that shares a volume exchanges the folder in which another one's volume is being mounted for a link to a third
-/// volume: what was to be read-only must not end up writable, wherever it ends up.
+/// A container that shares a volume replaces the folder in which another one's volume is being mounted with a link to a
+/// third volume: a read-only mount must not become writable, wherever it ends up.
 #[tokio::test]
 async fn a_read_only_volume_is_never_writable() {
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -687,9 +687,9 @@ async fn a_read_only_volume_is_never_writable() {
     node.end().await;
 }
 
-/// A process outside of the container, to which it gave its output, goes on writing when the container has ended.
+/// A process outside of the container that got its output keeps writing after the container has ended.
 #[tokio::test]
-async fn an_output_without_end_does_not_outlast_its_container() {
+async fn an_endless_output_does_not_outlast_its_container() {
     use std::io::Write;
     let node = Node::new().await;
     let (sandbox, pod) = node.run_pod("endless").await;
@@ -710,7 +710,7 @@ async fn an_output_without_end_does_not_outlast_its_container() {
     node.end().await;
 }
 
-/// A pod with the folder of logs puts a pipe or a link in the place of another pod's log, or of the folder that it is in.
+/// A pod that mounts the folder of logs replaces another pod's log, or its folder, with a pipe or a link.
 #[tokio::test]
 async fn logs_are_written_to_their_own_folder() {
     let node = Node::new().await;
@@ -727,7 +727,7 @@ async fn logs_are_written_to_their_own_folder() {
     for name in ["pipe", "folder", "file"] {
         let config = container(name, "echo written");
         let started = attempt(&node, &sandbox, &pod, &config);
-        let started = tokio::time::timeout(PATIENCE, started).await.expect("the supervisor answers");
+        let started = tokio::time::timeout(DEADLINE, started).await.expect("the supervisor answers");
         assert!(started.is_err(), "{name}: {started:?}");
     }
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);

@@ -1,4 +1,4 @@
-//! Containers that another OCI runtime starts: Debian's `runc`, and `crun` where it is installed. They are like all others.
+//! Containers of other OCI runtimes: Debian's `runc`, and `crun` where it is installed. They behave like all others.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ async fn another_runtime_starts_containers() {
 }
 
 #[tokio::test]
-async fn what_another_runtime_cannot_start_is_told() {
+async fn start_failures_of_other_runtimes_are_reported() {
     for handler in handlers().keys() {
         tells_what_it_cannot_start(handler).await;
     }
 }
 
 #[tokio::test]
-async fn what_another_runtime_started_is_killed_like_everything_else() {
+async fn containers_of_other_runtimes_are_killed_like_all_others() {
     for handler in handlers().keys() {
-        kills_like_everybody_else(handler).await;
+        is_killed_like_the_native_runtime(handler).await;
     }
 }
 
@@ -51,7 +51,7 @@ async fn starts_containers(handler: &str) {
     node.reopen().await;
     let status = node.runtime.container_status(&id).await.unwrap();
     assert_eq!(status.state, ContainerState::Running);
-    node.runtime.stop_container(&id, PATIENCE).await.unwrap();
+    node.runtime.stop_container(&id, DEADLINE).await.unwrap();
     let status = node.ended(&id).await;
     assert_eq!(status.exit_code, 5);
     let mut lines: Vec<String> = text_of(&status.log_path).lines().map(str::to_owned).collect();
@@ -73,7 +73,7 @@ async fn tells_what_it_cannot_start(handler: &str) {
     node.end().await;
 }
 
-async fn kills_like_everybody_else(handler: &str) {
+async fn is_killed_like_the_native_runtime(handler: &str) {
     let node = Node::new().await;
     let (sandbox, pod) = node.run_pod_with("web", handler).await;
     let id = node
@@ -104,7 +104,7 @@ async fn shares_a_pod(handler: &str) {
 }
 
 #[tokio::test]
-async fn handlers_that_nobody_has_are_refused() {
+async fn unconfigured_handlers_are_refused() {
     let node = Node::new().await;
     let error = node.runtime.run_pod_sandbox(&node.pod("web"), "kata").await.unwrap_err();
     assert_eq!(error.to_string(), "no runtime for \"kata\" is configured");

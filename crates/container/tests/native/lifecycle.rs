@@ -1,4 +1,4 @@
-//! Containers start, end, are found again, and leave nothing.
+//! Containers start, exit, are recovered, and leave nothing behind.
 
 use std::fs;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use corten_container::*;
 use crate::support::*;
 
 #[tokio::test]
-async fn a_container_runs_and_its_end_is_known() {
+async fn a_container_runs_and_its_exit_is_recorded() {
     let node = Node::new().await;
     let mut events = node.runtime.events();
     let (sandbox, pod) = node.run_pod("web").await;
@@ -39,7 +39,7 @@ async fn a_container_runs_and_its_end_is_known() {
 }
 
 #[tokio::test]
-async fn pods_survive_whoever_started_them() {
+async fn pods_survive_a_restart_of_the_runtime() {
     let mut node = Node::new().await;
     let (sandbox, pod) = node.run_pod("web").await;
     let stays = node.start(&sandbox, &pod, &container("stays", "while true; do sleep 1; done")).await;
@@ -61,7 +61,7 @@ async fn pods_survive_whoever_started_them() {
 }
 
 #[tokio::test]
-async fn without_its_supervisor_a_pod_is_dead() {
+async fn a_pod_dies_with_its_supervisor() {
     let node = Node::new().await;
     let (sandbox, pod) = node.run_pod("web").await;
     let id = node.start(&sandbox, &pod, &container("main", "sleep 1000")).await;
@@ -81,7 +81,7 @@ async fn without_its_supervisor_a_pod_is_dead() {
 }
 
 #[tokio::test]
-async fn what_cannot_start_says_why() {
+async fn start_failures_are_reported() {
     let node = Node::new().await;
     let (sandbox, pod) = node.run_pod("web").await;
     let mut config = container("main", "");
@@ -102,7 +102,7 @@ async fn what_cannot_start_says_why() {
 }
 
 #[tokio::test]
-async fn stopping_asks_first_and_then_insists() {
+async fn stopping_sends_the_signal_and_then_kills() {
     let node = Node::new().await;
     let (sandbox, pod) = node.run_pod("web").await;
     let polite = container("polite", "trap 'exit 5' TERM; echo ready; while true; do sleep 0.1; done");
@@ -112,11 +112,9 @@ async fn stopping_asks_first_and_then_insists() {
         .await;
     for id in [&polite, &deaf] {
         let log = node.runtime.container_status(id).await.unwrap().log_path;
-        while text_of(&log).is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        eventually("the container writes to its log", async || !text_of(&log).is_empty()).await;
     }
-    node.runtime.stop_container(&polite, PATIENCE).await.unwrap();
+    node.runtime.stop_container(&polite, DEADLINE).await.unwrap();
     node.runtime.stop_container(&deaf, Duration::from_millis(200)).await.unwrap();
     assert_eq!(node.runtime.container_status(&polite).await.unwrap().exit_code, 5);
     assert_eq!(node.runtime.container_status(&deaf).await.unwrap().exit_code, 137);
@@ -199,7 +197,7 @@ async fn resources_reach_the_kernel() {
 }
 
 #[tokio::test]
-async fn logs_go_on_in_a_new_file() {
+async fn logs_continue_in_a_new_file() {
     let node = Node::new().await;
     let (sandbox, pod) = node.run_pod("web").await;
     let mut config = container("main", "echo one; cat; echo two");
@@ -207,9 +205,7 @@ async fn logs_go_on_in_a_new_file() {
     config.stdin_once = true;
     let id = node.start(&sandbox, &pod, &config).await;
     let log = node.runtime.container_status(&id).await.unwrap().log_path;
-    while text_of(&log).is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    eventually("the container writes to its log", async || !text_of(&log).is_empty()).await;
     let moved = format!("{log}.1");
     fs::rename(&log, &moved).unwrap();
     node.runtime.reopen_container_log(&id).await.unwrap();

@@ -1,4 +1,4 @@
-//! Containers see and may do what they were given, and nothing else.
+//! Containers have the privileges and resources of their configuration, and no others.
 
 use std::fs;
 
@@ -40,7 +40,7 @@ async fn containers_are_confined() {
 #[tokio::test]
 async fn devices_are_those_that_are_allowed() {
     let node = Node::new().await;
-    // Making a node is allowed, and using it is another matter.
+    // Creating a device node is allowed; using it is not.
     let script =
         "mknod /tmp/null c 1 3; mknod /tmp/kmsg c 1 11; echo x > /tmp/null && echo null; cat < /tmp/kmsg";
     let (_, text) = node.run("devices", script, |_| {}).await;
@@ -51,7 +51,7 @@ async fn devices_are_those_that_are_allowed() {
 #[tokio::test]
 async fn paths_are_masked_and_protected() {
     let node = Node::new().await;
-    // Only one stream: parts of lines of two may be mixed.
+    // Only one stream: lines of two may be interleaved.
     let script =
         "exec 2>&1; cat /proc/cpuinfo; ls /proc/irq; echo x > /proc/sys/kernel/domainname || echo refused";
     let (_, text) = node

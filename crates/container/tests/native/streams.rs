@@ -22,7 +22,7 @@ async fn session(node: &Node, id: &str, command: &[&str], tty: bool) -> Session 
 
 async fn read(reader: Option<Reader>) -> String {
     let mut text = String::new();
-    tokio::time::timeout(PATIENCE, reader.unwrap().read_to_string(&mut text)).await.unwrap().unwrap();
+    tokio::time::timeout(DEADLINE, reader.unwrap().read_to_string(&mut text)).await.unwrap().unwrap();
     text
 }
 
@@ -42,12 +42,15 @@ async fn commands_run_beside_the_container() {
     assert_eq!(read(session.stdout).await, "through and back");
     assert_eq!(session.exit.await.unwrap(), 0);
 
-    let missing = node.runtime.exec_sync(&id, &words(&["nothing"]), PATIENCE).await.unwrap_err();
+    let missing = node.runtime.exec_sync(&id, &words(&["nothing"]), DEADLINE).await.unwrap_err();
     assert!(missing.to_string().contains("executable file not found in $PATH"), "{missing}");
     let slow = words(&["sleep", "1000"]);
     let slow = node.runtime.exec_sync(&id, &slow, Duration::from_millis(100)).await.unwrap_err();
     assert!(matches!(slow, Error::DeadlineExceeded(_)), "{slow}");
-    while String::from_utf8(node.exec(&id, "ps").await.stdout).unwrap().matches("sleep 1000").count() > 1 {}
+    eventually("the timed out process is killed", async || {
+        String::from_utf8(node.exec(&id, "ps").await.stdout).unwrap().matches("sleep 1000").count() == 1
+    })
+    .await;
     node.end().await;
 }
 
@@ -99,13 +102,15 @@ async fn ports_are_reached_from_within_the_pod() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    let mut connection = tokio::time::timeout(PATIENCE, connection).await.unwrap();
+    let mut connection = tokio::time::timeout(DEADLINE, connection).await.unwrap();
     let mut text = [0; 6];
     connection.read_exact(&mut text).await.unwrap();
     assert_eq!(&text, b"hello\n");
     drop(connection);
     node.ended(&id).await;
-    let Err(refused) = node.runtime.port_forward(&sandbox, 8080).await else { panic!("nobody listens") };
+    let Err(refused) = node.runtime.port_forward(&sandbox, 8080).await else {
+        panic!("nothing listens on the port")
+    };
     assert!(refused.to_string().contains("connection refused"), "{refused}");
     node.end().await;
 }

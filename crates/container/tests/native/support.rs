@@ -1,4 +1,4 @@
-//! A runtime in a folder of its own, an image made of busybox, and the promise that nothing is left in the end.
+//! A runtime in a temporary directory with a busybox image, and checks that nothing is left behind.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,8 +12,8 @@ use corten_container::native::network::LoopbackOnly;
 use corten_container::native::{Native, Options, cgroup::Cgroups};
 use corten_container::*;
 
-/// How long anything may take; tests wait for what happens, not for this.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Deadline of every wait; tests wait for events, not for this.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Node {
     pub(crate) runtime: Native,
@@ -35,7 +35,7 @@ impl Node {
         self.folder.path()
     }
 
-    /// Another process would see the same: everything is found again.
+    /// Opens the runtime again, as another process would.
     pub(crate) async fn reopen(&mut self) {
         self.runtime = open(self.folder.path()).await;
     }
@@ -72,7 +72,7 @@ impl Node {
         id
     }
 
-    /// Runs a script in a pod of its own: its exit code and its log's text.
+    /// Runs a script in a pod of its own; returns its exit code and its log's text.
     pub(crate) async fn run(
         &self,
         name: &str,
@@ -99,11 +99,11 @@ impl Node {
                 events.recv().await.unwrap();
             }
         };
-        tokio::time::timeout(PATIENCE, wait).await.expect("the container ends")
+        tokio::time::timeout(DEADLINE, wait).await.expect("the container ends")
     }
 
     pub(crate) async fn exec(&self, id: &str, script: &str) -> ExecOutput {
-        self.runtime.exec_sync(id, &words(&["sh", "-c", script]), PATIENCE).await.unwrap()
+        self.runtime.exec_sync(id, &words(&["sh", "-c", script]), DEADLINE).await.unwrap()
     }
 
     /// The processes of everything below the node's cgroup.
@@ -111,7 +111,7 @@ impl Node {
         Cgroups::detect().unwrap().processes(&self.parent)
     }
 
-    /// Removes every pod; then nothing may be left of any.
+    /// Removes every pod and checks that nothing is left.
     pub(crate) async fn end(self) {
         for sandbox in self.runtime.list_pod_sandboxes(&PodSandboxFilter::default()).await.unwrap() {
             self.runtime.remove_pod_sandbox(&sandbox.id).await.unwrap();
@@ -139,7 +139,7 @@ impl Node {
 }
 
 impl Drop for Node {
-    /// A test that failed leaves nothing running either.
+    /// A failed test leaves no process running either.
     fn drop(&mut self) {
         if std::thread::panicking() {
             let _ = Cgroups::detect().and_then(|cgroups| cgroups.remove(&self.parent));
@@ -155,12 +155,13 @@ async fn open(data_dir: &Path) -> Native {
         clock: Clock::real(),
         seccomp_dir: data_dir.join("seccomp"),
         handlers: handlers(),
+        image_limits: Default::default(),
     };
     Native::open(options).await.unwrap()
 }
 
-/// Debian's other runtimes: `runc`, which tests need, and `crun` where it is installed. It runs nothing where cgroups of both
-/// versions are in use.
+/// Debian's other runtimes: `runc`, which the tests need, and `crun` where it is installed. crun fails where cgroups of
+/// both versions are in use.
 pub(crate) fn handlers() -> BTreeMap<String, PathBuf> {
     let mut handlers = BTreeMap::from([("runc".to_owned(), PathBuf::from("/usr/sbin/runc"))]);
     let crun = PathBuf::from("/usr/bin/crun");
@@ -183,11 +184,20 @@ pub(crate) fn container(name: &str, script: &str) -> ContainerConfig {
     config
 }
 
+/// Polls a condition until it holds.
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + DEADLINE;
+    while !holds().await {
+        assert!(tokio::time::Instant::now() < deadline, "{what}: not within {DEADLINE:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 pub(crate) fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
-/// What a container wrote, without the log's own words.
+/// The text of a container's log, without timestamps and tags.
 pub(crate) fn text_of(log: &str) -> String {
     let log = fs::read_to_string(log).unwrap();
     let mut text = String::new();

@@ -1,6 +1,7 @@
-//! The same tests where there is only cgroup version 2: in a kernel that runs as a process, Debian's `user-mode-linux`.
+//! The tests of cgroups with version 2 only: in a kernel that runs as a process, Debian's `user-mode-linux`.
 //!
-//! Its root is this machine's, which it can only read; what the tests write is in its own memory. Modules come with it.
+//! Its root is this machine's root, read-only; what the tests write is in its own memory. Its modules come with the
+//! package.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,18 +10,18 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// How long the kernel and everything in it may take.
-const PATIENCE: Duration = Duration::from_secs(300);
-/// What the first process says when all is done.
+/// Deadline of the kernel and the tests in it.
+const DEADLINE: Duration = Duration::from_secs(300);
+/// Printed by the first process after the tests.
 const DONE: &str = "the tests ended with ";
 
-/// What has to do with cgroups: a kernel without hardware is slow.
+/// The tests of cgroups; a kernel without hardware is too slow for the others.
 const TESTS: [&str; 7] = [
-    "lifecycle::a_container_runs_and_its_end_is_known",
+    "lifecycle::a_container_runs_and_its_exit_is_recorded",
     "lifecycle::memory_is_limited",
     "lifecycle::resources_can_change_and_are_counted",
     "lifecycle::resources_reach_the_kernel",
-    "lifecycle::without_its_supervisor_a_pod_is_dead",
+    "lifecycle::a_pod_dies_with_its_supervisor",
     "security::devices_are_those_that_are_allowed",
     "security::privileged_containers_have_everything",
 ];
@@ -28,7 +29,7 @@ const TESTS: [&str; 7] = [
 #[test]
 fn everything_works_with_version_2_alone() {
     if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
-        // The other tests have just shown it.
+        // The other tests have already used version 2.
         return;
     }
     let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -40,7 +41,7 @@ fn everything_works_with_version_2_alone() {
     assert!(output.contains(&ran) && output.contains(&format!("{DONE}0")), "{output}");
 }
 
-/// The first process: mounts what there has to be, runs the tests and switches off.
+/// The script of the first process: mounts file systems, runs the tests and powers off.
 fn script() -> String {
     let program = std::env::current_exe().unwrap();
     format!(
@@ -64,7 +65,7 @@ sleep 60
     )
 }
 
-/// Runs the kernel to its end; what it and everything in it said.
+/// Runs the kernel until it exits; returns the console output.
 fn boot(init: &Path, console: &Path) -> String {
     let output = std::fs::File::create(console).unwrap();
     let mut kernel = Command::new("linux.uml")
@@ -77,7 +78,7 @@ fn boot(init: &Path, console: &Path) -> String {
         .expect("user-mode-linux is installed");
     let started = Instant::now();
     while kernel.try_wait().unwrap().is_none() {
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > DEADLINE {
             kernel.kill().unwrap();
             kernel.wait().unwrap();
             panic!("the kernel takes too long:\n{}", std::fs::read_to_string(console).unwrap());

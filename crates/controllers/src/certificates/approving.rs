@@ -1,7 +1,8 @@
-//! Approves the certificate signing requests by which kubelets become clients, if whoever asks may ask for that.
+//! Approves the certificate signing requests for kubelet client certificates, if the requesting user is authorized for
+//! them.
 //!
-//! Watches certificate signing requests; asks the server for access reviews. Adds one condition to a request it
-//! recognizes; never denies one, and never touches requests for other signers.
+//! Watches certificate signing requests; creates subject access reviews. Adds one condition to a request it recognizes;
+//! never denies one, and never touches requests for other signers.
 
 use corten_api::{Value, value};
 use corten_client::{Caches, Key, kinds};
@@ -9,14 +10,16 @@ use corten_reconcile::{Action, Controller, Plan, Report, Step, Watch};
 use jiff::Timestamp;
 
 use super::rules::{self, KUBE_APISERVER_CLIENT_KUBELET};
-use super::{ACCOUNT, APPROVED, DENIED, is_issued, patience, request, signer_name, usages, with_condition};
+use super::{
+    ACCOUNT, APPROVED, DENIED, is_issued, request, retry_delay, signer_name, usages, with_condition,
+};
 use crate::conditions::condition;
 
 pub(crate) struct Approving;
 
-/// A kind of request that is approved, given a right.
+/// A kind of request that is approved for authorized users.
 struct Recognized {
-    /// What it takes the right to create.
+    /// The subresource that the user must be allowed to create.
     subresource: &'static str,
     message: &'static str,
 }
@@ -31,7 +34,7 @@ const NODE: Recognized = Recognized {
 };
 
 impl Controller for Approving {
-    /// The request, if it is there.
+    /// The request, if it exists.
     type World = Option<Value>;
 
     fn name(&self) -> &'static str {
@@ -71,8 +74,8 @@ impl Controller for Approving {
                 object: with_condition(csr, approval(recognized.message)),
                 subresource: "approval",
             }),
-            // The right may be given later.
-            None => Plan::done().again_after(patience(csr, now)),
+            // The permission may be granted later.
+            None => Plan::done().requeue_after(retry_delay(csr, now)),
         }
     }
 }
@@ -81,7 +84,7 @@ pub(super) fn is_pending(csr: &Value) -> bool {
     !is_issued(csr) && condition(csr, APPROVED).is_none() && condition(csr, DENIED).is_none()
 }
 
-/// What a request is, as far as it is anything to be approved here: what takes the lesser right first.
+/// The kinds that a request may be approved as, the one with the lesser permission first.
 fn recognize(csr: &Value) -> Vec<Recognized> {
     if signer_name(csr) != KUBE_APISERVER_CLIENT_KUBELET {
         return Vec::new();
@@ -94,7 +97,7 @@ fn recognize(csr: &Value) -> Vec<Recognized> {
     if asks_for_itself { vec![SELF, NODE] } else { vec![NODE] }
 }
 
-/// Whether whoever asked may ask for this.
+/// The access review of the requesting user.
 fn review(csr: &Value, subresource: &str) -> Value {
     let mut review = value!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
@@ -131,7 +134,7 @@ mod tests {
         Key::new("", "csr")
     }
 
-    /// What is asked about a request, and what comes of the answers.
+    /// The subresources that are reviewed for a request, and the plan if only the allowed ones are granted.
     fn run(csr: Value, allowed: &[&str]) -> (Vec<String>, Plan) {
         let csr = Some(csr);
         let plan = Approving.plan(&key(), &csr, at(5));
@@ -164,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_is_approved() {
+    fn requests_of_authorized_users_are_approved() {
         let (asked, plan) = run(csr("system:bootstrap:abc"), &["nodeclient"]);
         assert_eq!(asked, ["nodeclient"]);
         assert_eq!(message(&plan), NODE.message);
@@ -176,16 +179,16 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_waits() {
-        let (_, plan) = run(csr("somebody"), &[]);
-        assert_eq!(plan, Plan::done().again_after(Duration::from_secs(5)));
+    fn requests_of_unauthorized_users_stay_pending() {
+        let (_, plan) = run(csr("user"), &[]);
+        assert_eq!(plan, Plan::done().requeue_after(Duration::from_secs(5)));
     }
 
     #[test]
-    fn a_review_says_who_asked() {
-        let asked = review(&csr("somebody"), "nodeclient");
+    fn an_access_review_names_the_requesting_user() {
+        let asked = review(&csr("user"), "nodeclient");
         let expected = value!({
-            "user": "somebody", "uid": "7", "groups": ["g"], "extra": {"scopes": ["a"]},
+            "user": "user", "uid": "7", "groups": ["g"], "extra": {"scopes": ["a"]},
             "resourceAttributes": {
                 "group": "certificates.k8s.io", "version": "*", "resource": "certificatesigningrequests",
                 "subresource": "nodeclient", "verb": "create",
@@ -198,13 +201,13 @@ mod tests {
 
     #[test]
     fn others_are_left_alone() {
-        let serving = Asked::node().csr("kubernetes.io/kubelet-serving", &USAGES, "somebody");
+        let serving = Asked::node().csr("kubernetes.io/kubelet-serving", &USAGES, "user");
         let not_a_node = Asked { common_name: "mike", ..Asked::node() };
-        let not_a_node = not_a_node.csr(KUBE_APISERVER_CLIENT_KUBELET, &USAGES, "somebody");
-        let mut issued = csr("somebody");
+        let not_a_node = not_a_node.csr(KUBE_APISERVER_CLIENT_KUBELET, &USAGES, "user");
+        let mut issued = csr("user");
         issued.set(&["status", "certificate"], "eA==");
-        let denied = with_condition(&csr("somebody"), testing::condition(DENIED, 0));
-        let approved = with_condition(&csr("somebody"), testing::condition(APPROVED, 0));
+        let denied = with_condition(&csr("user"), testing::condition(DENIED, 0));
+        let approved = with_condition(&csr("user"), testing::condition(APPROVED, 0));
         for (case, csr) in [
             ("other signer", serving),
             ("not a node", not_a_node),

@@ -1,19 +1,21 @@
-//! Which names and addresses a node may be certified as without an administrator. Pure.
+//! The names and addresses that a node may be certified for without an administrator. Pure.
 //!
-//! A node writes its own Node object, so what stands there proves nothing. Two things do: the name in the client
-//! certificate it was given when it joined, and the address that its request came from, which the API server saw and wrote
-//! into the request (`spec.extra`, which no client can set). An address counts only if the connection came from it, so the
-//! node holds it; and only if no other node claims it, because packets of a node's pods leave under the node's address.
-//! What belongs to the API server, to services, to pods or to the machine itself is never a node's.
+//! A node writes its own Node object, so its addresses there prove nothing. Two things do: the name in the client
+//! certificate it was given when it joined, and the address that its request came from, which the API server saw and
+//! wrote into the request (`spec.extra`, which no client can set). An address counts only if the connection came from
+//! it, so the node holds it; and only if no other node claims it, because packets of a node's pods leave under the
+//! node's address. Further addresses, such as the second one of a dual-stack node, count if an administrator vouches for each
+//! with the label that [`vouching_label`] returns: NodeRestriction keeps nodes from setting labels of that prefix. Names and
+//! addresses of the API server, of services, of pods or of the loopback interface are never a node's.
 
 use std::net::IpAddr;
 
-use corten_api::Value;
+use corten_api::{Value, meta};
 use corten_auth::authentication::REMOTE_ADDRESS;
 
 use crate::nodeipam::cidr::Cidr;
 
-/// What no node is certified as, whatever it holds.
+/// Names and addresses that no node is certified for.
 #[derive(Debug, Clone, Default)]
 pub struct Reserved {
     /// The API server's DNS names.
@@ -24,16 +26,16 @@ pub struct Reserved {
     pub cluster_domain: String,
 }
 
-/// What the cluster's objects say about addresses.
+/// The claims of the cluster's objects on addresses.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Claims {
-    /// Addresses and names that other nodes say they have.
+    /// Addresses and names that other nodes claim.
     pub(crate) others: Vec<String>,
     /// The networks of services and of pods.
     pub(crate) networks: Vec<String>,
 }
 
-/// Whether a node's own name may be certified as a DNS name.
+/// True if a node may be certified for this DNS name: it is its own name, and not reserved.
 pub(super) fn is_own_name(asked: &str, node: &str, reserved: &Reserved, claims: &Claims) -> bool {
     let is_under =
         |domain: &str| asked == domain || asked.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
@@ -46,7 +48,23 @@ pub(super) fn is_own_name(asked: &str, node: &str, reserved: &Reserved, claims: 
         && !claims.others.iter().any(|other| other == asked)
 }
 
-/// Whether an address may be certified: the request came from it, the Node object has it, and it is no one else's.
+/// The label by which an administrator vouches that an address is a node's: `node-restriction.kubernetes.io/address-` and the
+/// address, IPv6 as eight groups of four digits with dashes between them, because a label has no colons.
+pub(crate) fn vouching_label(address: IpAddr) -> String {
+    let text = match address.to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => address.segments().map(|group| format!("{group:04x}")).join("-"),
+    };
+    format!("node-restriction.kubernetes.io/address-{text}")
+}
+
+/// True if a Node object has the label that vouches for an address.
+pub fn is_vouched_for(node: &Value, address: IpAddr) -> bool {
+    meta::labels(node).is_some_and(|labels| labels.contains_key(vouching_label(address).as_str()))
+}
+
+/// True if an address may be certified: the request came from it or an administrator vouches for it, the Node object has
+/// it, and it belongs to nothing else.
 pub(super) fn is_own_address(
     asked: IpAddr,
     csr: &Value,
@@ -59,10 +77,10 @@ pub(super) fn is_own_address(
     let declared = addresses(node).filter_map(parse).any(|address| address == asked);
     let within = |network: &String| match (network.parse::<Cidr>(), host(asked).parse::<Cidr>()) {
         (Ok(network), Ok(asked)) => network.overlaps(&asked),
-        // A network that cannot be read may hold the address.
+        // A network that cannot be parsed may contain the address.
         _ => true,
     };
-    remote == Some(asked)
+    (remote == Some(asked) || is_vouched_for(node, asked))
         && declared
         && is_of_one_machine(asked)
         && !reserved.addresses.iter().any(|address| address.to_canonical() == asked)
@@ -70,7 +88,7 @@ pub(super) fn is_own_address(
         && !claims.others.iter().filter_map(|other| parse(other)).any(|other| other == asked)
 }
 
-/// What a Node object says its addresses and names are.
+/// The addresses and names in a Node object.
 pub(crate) fn addresses(node: &Value) -> impl Iterator<Item = &str> {
     node.items_at(&["status", "addresses"]).iter().filter_map(|address| address.str_at(&["address"]))
 }
@@ -83,13 +101,13 @@ fn host(address: IpAddr) -> String {
     format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 })
 }
 
-/// Whether an address can tell one machine from another: none that every machine has, and none of many.
+/// True if an address identifies one machine: no loopback, link-local, unspecified or multicast address.
 fn is_of_one_machine(address: IpAddr) -> bool {
     let is_link_local = match address {
         IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
     };
-    // `asked` comes from a certificate request, where a mapped address can stand; it is compared as it is.
+    // `asked` comes from a certificate request, which can hold a mapped address; it is compared as it is.
     address == address.to_canonical()
         && !(is_link_local || address.is_loopback() || address.is_unspecified() || address.is_multicast())
 }

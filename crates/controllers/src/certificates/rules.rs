@@ -1,4 +1,4 @@
-//! What each signer certifies, in the words in which a refusal says it. Pure.
+//! The rules of each signer, with upstream's messages for refusals. Pure.
 
 use corten_pki::CertificateRequest;
 
@@ -10,7 +10,7 @@ pub(super) const LEGACY_UNKNOWN: &str = "kubernetes.io/legacy-unknown";
 const CLIENT_USAGES: [&str; 3] = ["client auth", "digital signature", "key encipherment"];
 const SERVING_USAGES: [&str; 3] = ["digital signature", "key encipherment", "server auth"];
 
-/// Whether a signer may grant a request, or why not.
+/// Checks whether a signer may sign a request; returns the reason if not.
 pub(super) fn check(signer: &str, request: &CertificateRequest, usages: &[&str]) -> Result<(), String> {
     match signer {
         KUBE_APISERVER_CLIENT => check_client(usages),
@@ -20,7 +20,7 @@ pub(super) fn check(signer: &str, request: &CertificateRequest, usages: &[&str])
     }
 }
 
-/// Somebody who speaks to the API server.
+/// The rules of `kubernetes.io/kube-apiserver-client`.
 fn check_client(usages: &[&str]) -> Result<(), String> {
     if let Some(other) = usages.iter().find(|usage| !CLIENT_USAGES.contains(usage)) {
         return Err(format!("invalid usage for client certificate: {other}"));
@@ -31,7 +31,7 @@ fn check_client(usages: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// A kubelet as a client: it is known by its name alone.
+/// The rules of `kubernetes.io/kube-apiserver-client-kubelet`: a kubelet is identified by its common name alone.
 pub(super) fn check_kubelet_client(request: &CertificateRequest, usages: &[&str]) -> Result<(), String> {
     check_organization(request)?;
     let named = [
@@ -51,7 +51,7 @@ pub(super) fn check_kubelet_client(request: &CertificateRequest, usages: &[&str]
     check_usages(usages, &CLIENT_USAGES)
 }
 
-/// A kubelet as a server: it is known by its names and addresses.
+/// The rules of `kubernetes.io/kubelet-serving`: a kubelet is identified by its DNS names and addresses.
 fn check_kubelet_serving(request: &CertificateRequest, usages: &[&str]) -> Result<(), String> {
     check_organization(request)?;
     if request.dns_names.is_empty() && request.ip_addresses.is_empty() {
@@ -81,7 +81,7 @@ fn check_common_name(request: &CertificateRequest) -> Result<(), String> {
     }
 }
 
-/// All of them; what only RSA keys are used for may be missing.
+/// Checks that the usages are the required ones; those that only RSA keys need may be missing.
 fn check_usages(usages: &[&str], wanted: &[&str]) -> Result<(), String> {
     let required = |usage: &&&str| **usage != "key encipherment";
     let fits = usages.iter().all(|usage| wanted.contains(usage))

@@ -1,9 +1,9 @@
-//! Approves the certificate signing requests by which kubelets become servers: those that a node makes for its own name
-//! and for the address that the API server sees it at.
+//! Approves the certificate signing requests for kubelet serving certificates: those that a node makes for its own name
+//! and for the address that the API server sees it at, and for further addresses that an administrator vouches for.
 //!
 //! Watches certificate signing requests, nodes and service networks. Adds one condition to a request for which
-//! [`super::ownership`] finds proof; leaves all others to administrators (`kubectl certificate approve`), as upstream leaves
-//! all of them. Never denies one.
+//! [`super::ownership`] finds proof; leaves all others to administrators (`kubectl certificate approve`), as upstream
+//! leaves all of them. Never denies one.
 
 use corten_api::{Value, value};
 use corten_client::{Caches, Key, kinds};
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::approving::is_pending;
 use super::ownership::{self, Claims, Reserved};
 use super::rules::{self, KUBELET_SERVING};
-use super::{APPROVED, patience, request, signer_name, usages, with_condition};
+use super::{APPROVED, request, retry_delay, signer_name, usages, with_condition};
 
 const MESSAGE: &str =
     "Auto approving kubelet server certificate for the node's name and the address it connects from.";
@@ -22,7 +22,7 @@ pub(crate) struct ServingApproving {
     pub(crate) reserved: Reserved,
 }
 
-/// A request for a server's certificate, with the node that it is for and what others hold.
+/// A request for a serving certificate, with its node and the claims of other objects.
 pub(crate) struct World {
     csr: Value,
     node: Option<Value>,
@@ -41,7 +41,7 @@ impl Controller for ServingApproving {
     }
 
     fn watches(&self) -> Vec<Watch> {
-        // Nodes and networks are followed to be looked up; a request is looked at again by itself.
+        // Nodes and networks are only looked up; a pending request is requeued.
         let looked_up = |kind| Watch { kind, keys: |_, _, _| {} };
         vec![
             Watch::own(&kinds::CERTIFICATE_SIGNING_REQUESTS),
@@ -63,8 +63,8 @@ impl Controller for ServingApproving {
     fn plan(&self, _: &Key, world: &Option<World>, now: Timestamp) -> Plan {
         let Some(world) = world else { return Plan::done() };
         if !world.is_proven(&self.reserved) {
-            // The node may say more of itself later.
-            return Plan::done().again_after(patience(&world.csr, now));
+            // The node may report its addresses later.
+            return Plan::done().requeue_after(retry_delay(&world.csr, now));
         }
         let approval =
             value!({"type": APPROVED, "status": "True", "reason": "AutoApproved", "message": MESSAGE});
@@ -76,7 +76,7 @@ impl Controller for ServingApproving {
     }
 }
 
-/// What is not this node's: what other nodes say they have, and the networks of services and pods.
+/// The claims on addresses other than this node's: addresses of other nodes, and the networks of services and pods.
 fn claims(caches: &Caches, node: &str) -> Claims {
     let mut claims = Claims::default();
     for found in caches.of(&kinds::NODES).list("") {
@@ -97,7 +97,7 @@ fn strings(object: &Value, path: &[&str]) -> Vec<String> {
     object.items_at(path).iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Which node asks.
+/// The name of the requesting node.
 fn node_name(csr: &Value) -> Option<&str> {
     let groups = csr.items_at(&["spec", "groups"]);
     let is_node = groups.iter().any(|group| group.as_str() == Some("system:nodes"));
@@ -105,7 +105,8 @@ fn node_name(csr: &Value) -> Option<&str> {
 }
 
 impl World {
-    /// Whether a node asks for itself, and for nothing that is not provably its own.
+    /// True if a node requests the certificate for itself, and only for names and addresses that are proven to be its
+    /// own.
     fn is_proven(&self, reserved: &Reserved) -> bool {
         let (csr, claims) = (&self.csr, &self.claims);
         let (Some(name), Some(node), Some(request)) = (node_name(csr), &self.node, request(csr)) else {
@@ -126,13 +127,13 @@ mod tests {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
     use corten_auth::authentication::REMOTE_ADDRESS;
-    use corten_pki::{Sans, ask};
+    use corten_pki::{Sans, signing_request};
 
     use super::*;
     use crate::testing::at;
 
     fn csr(user: &str, sans: &Sans, remote: &str) -> Value {
-        let request = ask(user, "system:nodes", sans).unwrap().request_pem;
+        let request = signing_request(user, "system:nodes", sans).unwrap().request_pem;
         let mut csr = value!({
             "metadata": {"name": "csr"},
             "spec": {
@@ -166,7 +167,7 @@ mod tests {
         let approving = ServingApproving { reserved };
         let plan = approving.plan(&Key::new("", "csr"), &Some(World { csr, node, claims }), at(5));
         let (approves, waits) = (!plan.steps.is_empty(), plan.requeue_after.is_some());
-        assert_ne!(approves, waits, "what is not approved is looked at again");
+        assert_ne!(approves, waits, "requests that are not approved are requeued");
         approves
     }
 
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_says_of_itself_proves_nothing() {
+    fn addresses_in_the_node_object_prove_nothing() {
         let wanted = |address: &str, remote: &str| {
             let csr = csr("system:node:n1", &sans(&["n1", address]), remote);
             is_approved(csr, Some(node("n1", address)))
@@ -217,6 +218,35 @@ mod tests {
         let mut said = csr("system:node:n1", &sans(&["n1", "192.0.2.1"]), "192.0.2.1");
         said.set(&["spec", "extra", REMOTE_ADDRESS], value!(["192.0.2.9", "192.0.2.1"]));
         assert!(!is_approved(said, Some(node("n1", "192.0.2.1"))), "two addresses are none");
+    }
+
+    #[test]
+    fn a_second_address_is_approved_if_an_administrator_vouches_for_it() {
+        let dual = |vouched: &[&str], asked: &[&str]| {
+            let mut node = value!({"metadata": {"name": "n1"}, "status": {"addresses": [
+                {"type": "InternalIP", "address": "192.0.2.1"}, {"type": "InternalIP", "address": "2001:db8::7"},
+            ]}});
+            for address in vouched {
+                node.set(&["metadata", "labels", &ownership::vouching_label(address.parse().unwrap())], "");
+            }
+            is_approved(csr("system:node:n1", &sans(asked), "192.0.2.1"), Some(node))
+        };
+        let both = ["n1", "192.0.2.1", "2001:db8::7"];
+        assert!(dual(&["2001:db8::7"], &both));
+        assert!(!dual(&[], &both), "the node's own word for its second address is none");
+        assert!(!dual(&["2001:db8::8"], &both), "another address is vouched for");
+        assert!(!dual(&["2001:db8::8"], &["n1", "2001:db8::8"]), "the node does not have it");
+        assert!(dual(&[], &both[..2]), "the first alone needs no label");
+        for (address, whose) in
+            [("10.96.0.1", "a service"), ("192.0.2.2", "another node"), ("fe80::1", "a link")]
+        {
+            let mut node = node("n1", address);
+            node.set(&["metadata", "labels", &ownership::vouching_label(address.parse().unwrap())], "");
+            let csr = csr("system:node:n1", &sans(&["n1", address]), "192.0.2.1");
+            assert!(!is_approved(csr, Some(node)), "{address} is the address of {whose}");
+        }
+        let label = ownership::vouching_label("2001:db8::7".parse().unwrap());
+        assert_eq!(label, "node-restriction.kubernetes.io/address-2001-0db8-0000-0000-0000-0000-0000-0007");
     }
 
     #[test]

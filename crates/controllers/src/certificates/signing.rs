@@ -1,7 +1,7 @@
-//! Signs approved certificate signing requests for the signers of Kubernetes itself.
+//! Signs approved certificate signing requests for the built-in signers.
 //!
-//! Watches certificate signing requests. Writes the certificate into the status, or why there will be none; never
-//! signs what nobody approved, what asks for more than its signer gives, or for a signer it has no authority of.
+//! Watches certificate signing requests. Writes the certificate into the status, or the reason of a failure; never
+//! signs a request that is not approved, that exceeds the rules of its signer, or whose signer has no authority here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,20 +17,20 @@ use corten_reconcile::{Action, Controller, Plan, Watch};
 use jiff::Timestamp;
 
 use super::{
-    ACCOUNT, FAILED, is_approved, is_issued, patience, request, rules, signer_name, usages, with_condition,
+    ACCOUNT, FAILED, is_approved, is_issued, request, retry_delay, rules, signer_name, usages, with_condition,
 };
 
-/// Shorter than this a certificate would be over before it is used.
+/// The shortest lifetime: a shorter certificate would expire before it is used.
 const SHORTEST: Duration = Duration::from_secs(600);
 
-/// Where an authority comes from: asked for every signature, so that a new one counts at once.
+/// Returns the signing authority. Called for every signature, so that a rotated one is used at once.
 pub type AuthoritySource = Arc<dyn Fn() -> Result<Arc<Authority>, String> + Send + Sync>;
 
-/// Who signs, and for how long.
+/// The signers, and the lifetime of certificates.
 #[derive(Clone)]
 pub struct SigningOptions {
     authorities: BTreeMap<&'static str, AuthoritySource>,
-    /// How long a certificate lasts, and the longest that can be asked for.
+    /// The default lifetime of a certificate, which is also the longest.
     pub duration: Duration,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Debug for SigningOptions {
     }
 }
 
-/// The signers of Kubernetes itself.
+/// The built-in signers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signer {
     KubeletServing,
@@ -71,14 +71,14 @@ impl Signer {
 }
 
 impl SigningOptions {
-    /// Has a signer's certificates signed.
+    /// Adds a signer with its authority.
     #[must_use]
     pub fn with(mut self, signer: Signer, authority: AuthoritySource) -> SigningOptions {
         self.authorities.insert(signer.name(), authority);
         self
     }
 
-    /// One authority for every signer.
+    /// Adds all signers with one authority.
     pub fn with_all(self, authority: &AuthoritySource) -> SigningOptions {
         Signer::ALL.into_iter().fold(self, |options, signer| options.with(signer, authority.clone()))
     }
@@ -86,14 +86,14 @@ impl SigningOptions {
 
 pub(crate) struct Signing(pub(crate) SigningOptions);
 
-/// What matters for one request.
+/// The state of one request.
 pub(crate) struct World {
     csr: Value,
     authority: Result<Arc<Authority>, String>,
 }
 
 impl Controller for Signing {
-    /// Nothing, unless the request is there and for somebody we sign for.
+    /// `None` unless the request exists and its signer is configured.
     type World = Option<World>;
 
     fn name(&self) -> &'static str {
@@ -130,8 +130,8 @@ impl Controller for Signing {
                 write(csr)
             }
             Err(error) => {
-                tracing::warn!(signer = signer_name(csr), error, "certificate could not be signed");
-                Plan::done().again_after(patience(csr, now))
+                tracing::warn!(signer = signer_name(csr), err = error, "cannot sign certificate");
+                Plan::done().requeue_after(retry_delay(csr, now))
             }
         }
     }
@@ -150,7 +150,7 @@ impl Signing {
         authority.sign(request, &policy, now.into()).map_err(|error| error.to_string())
     }
 
-    /// As asked for, within limits.
+    /// The requested lifetime, within limits.
     fn lifetime(&self, asked: Option<i64>) -> Duration {
         let longest = self.0.duration;
         let asked = asked.map(|seconds| Duration::from_secs(seconds.try_into().unwrap_or(0)));
@@ -162,7 +162,7 @@ impl Signing {
 }
 
 fn is_waiting(csr: &Value) -> bool {
-    // A condition without a status was written when there was none.
+    // A condition without a status dates from before the field existed.
     let failed = |c: &Value| {
         c.str_at(&["type"]) == Some(FAILED) && matches!(c.str_at(&["status"]), None | Some("" | "True"))
     };
@@ -204,7 +204,7 @@ mod tests {
     }
 
     fn approved(asked: Asked<'_>, signer: &str, usages: &[&str]) -> Value {
-        with_condition(&asked.csr(signer, usages, "somebody"), testing::condition(APPROVED, 0))
+        with_condition(&asked.csr(signer, usages, "user"), testing::condition(APPROVED, 0))
     }
 
     fn written(plan: &Plan) -> &Value {
@@ -215,14 +215,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_approved_is_signed() {
+    fn approved_requests_are_signed() {
         let serving = Asked { names: &["10.0.0.1"], ..Asked::node() };
-        let anybody = Asked { common_name: "ann", organizations: &["dev"], names: &[] };
+        let user = Asked { common_name: "ann", organizations: &["dev"], names: &[] };
         for (asked, signer, usages) in [
             (Asked::node(), rules::KUBE_APISERVER_CLIENT_KUBELET, &CLIENT[..]),
             (serving, rules::KUBELET_SERVING, &["digital signature", "server auth"][..]),
-            (anybody, rules::KUBE_APISERVER_CLIENT, &["client auth"][..]),
-            (anybody, rules::LEGACY_UNKNOWN, &["any", "cert sign"][..]),
+            (user, rules::KUBE_APISERVER_CLIENT, &["client auth"][..]),
+            (user, rules::LEGACY_UNKNOWN, &["any", "cert sign"][..]),
         ] {
             let plan = plan(approved(asked, signer, usages));
             let text = STANDARD.decode(written(&plan).str_at(&["status", "certificate"]).unwrap()).unwrap();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_for_too_much_fails() {
+    fn requests_beyond_the_signers_rules_fail() {
         let plan = plan(approved(Asked::node(), rules::KUBE_APISERVER_CLIENT, &["server auth"]));
         let failed = condition(written(&plan), FAILED).unwrap();
         assert_eq!(failed.str_at(&["reason"]), Some("SignerValidationFailure"));
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn others_are_left_alone() {
         let signer = rules::KUBE_APISERVER_CLIENT_KUBELET;
-        let pending = Asked::node().csr(signer, &CLIENT, "somebody");
+        let pending = Asked::node().csr(signer, &CLIENT, "user");
         let approved = approved(Asked::node(), signer, &CLIENT);
         let denied = with_condition(&approved, testing::condition(DENIED, 0));
         let failed = with_condition(&approved, testing::condition(FAILED, 0));
@@ -263,7 +263,7 @@ mod tests {
         let csr = approved(Asked::node(), rules::KUBE_APISERVER_CLIENT_KUBELET, &CLIENT);
         let world = World { csr, authority: Err("no such file".to_owned()) };
         let plan = Signing(SigningOptions::default()).plan(&Key::new("", "csr"), &Some(world), at(60));
-        assert_eq!(plan, Plan::done().again_after(Duration::from_secs(60)));
+        assert_eq!(plan, Plan::done().requeue_after(Duration::from_secs(60)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Certificate signing requests for tests, in few words.
+//! Certificate signing requests for tests.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,17 +8,17 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue, KeyPair, SanT
 
 use crate::testing::at_text;
 
-/// What somebody asks to be certified as.
+/// The contents of a certificate request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) common_name: &'a str,
     pub(super) organizations: &'a [&'a str],
-    /// Addresses, names, and with their schemes, URIs and mail addresses.
+    /// Addresses and DNS names; URIs and mail addresses with their schemes.
     pub(super) names: &'a [&'a str],
 }
 
 impl Asked<'_> {
-    /// A kubelet's client.
+    /// The request of a kubelet client.
     pub(super) fn node() -> Asked<'static> {
         Asked { common_name: "system:node:n1", organizations: &["system:nodes"], names: &[] }
     }
@@ -27,7 +27,7 @@ impl Asked<'_> {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
         for (at, name) in self.organizations.iter().enumerate() {
-            // A type can be said once; that two are too many shows all the same.
+            // An attribute type can occur once; two values show the refusal all the same.
             let kind =
                 if at == 0 { DnType::OrganizationName } else { DnType::CustomDnType(vec![2, 5, 4, 10]) };
             params.distinguished_name.push(kind, DnValue::Utf8String((*name).to_owned()));
@@ -41,7 +41,7 @@ impl Asked<'_> {
         CertificateRequest::read(self.pem().as_bytes()).unwrap()
     }
 
-    /// As an object, made at the beginning.
+    /// The object, created at second 0.
     pub(super) fn csr(&self, signer: &str, usages: &[&str], user: &str) -> Value {
         let usages: Vec<Value> = usages.iter().map(|usage| Value::from(*usage)).collect();
         value!({
@@ -64,7 +64,7 @@ fn alternative(name: &str) -> SanType {
     }
 }
 
-/// A condition as others wrote it, some seconds after the beginning.
+/// A condition that was set some seconds after the creation.
 pub(super) fn condition(kind: &str, seconds: i64) -> Value {
     value!({"type": kind, "status": "True", "lastUpdateTime": (at_text(seconds))})
 }

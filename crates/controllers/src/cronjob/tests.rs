@@ -1,4 +1,4 @@
-//! When cron jobs start jobs, which they forget, and what they say about it.
+//! Tests of the cron job controller: starts, history limits, events.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use corten_api::{Status, value};
 use super::*;
 use crate::testing::{cached, done, failed};
 
-/// A moment of the day everything happens on.
+/// A time on the day of the tests.
 fn at(time: &str) -> Timestamp {
     format!("2026-05-19T{time}Z").parse().unwrap()
 }
@@ -21,7 +21,7 @@ fn with(mut object: Value, path: &[&str], value: impl Into<Value>) -> Value {
     object
 }
 
-/// A cron job that is due at every full hour and came at half past nine.
+/// A cron job that is due at every full hour, created at half past nine.
 fn cron() -> Value {
     value!({
         "apiVersion": "batch/v1", "kind": "CronJob",
@@ -44,7 +44,7 @@ fn name_at(time: &str) -> String {
     format!("report-{}", at(time).as_second() / 60)
 }
 
-/// The job of a time, still running.
+/// The running job of a time.
 fn job(time: &str) -> Value {
     value!({
         "apiVersion": "batch/v1", "kind": "Job",
@@ -65,7 +65,7 @@ fn finished(time: &str, how: &str) -> Value {
     job
 }
 
-/// The cron job with these active, the last of them started last.
+/// The cron job with these jobs active, the last of them started last.
 fn active(times: &[&str]) -> Value {
     let references: Vec<_> = times.iter().map(|time| reference(&job(time))).collect();
     let cron = with(cron(), &["status", "active"], references);
@@ -96,7 +96,7 @@ fn concluded(world: &World, now: &str) -> Plan {
     controller().conclude(&key(), world, &done(&plan(world, now)), at(now))
 }
 
-/// What is done, in words.
+/// The actions of a plan.
 fn words(plan: &Plan) -> Vec<String> {
     let word = |action: &Action| match action {
         Action::Create { object, .. } => format!("create {}", meta::name(object)),
@@ -106,7 +106,7 @@ fn words(plan: &Plan) -> Vec<String> {
     plan.actions().map(word).collect()
 }
 
-/// What is told, without what is said in general.
+/// The reasons of a plan's events.
 fn reasons(plan: &Plan) -> Vec<&str> {
     plan.events.iter().map(|event| event.reason.as_ref()).collect()
 }
@@ -208,10 +208,10 @@ fn jobs_are_started_when_they_are_due() {
         ("made, but not noted", cron(), vec![job("10:00:00")], "10:00:10", vec![], vec!["UnexpectedJob"]),
         ("gone", active(&["10:00:00"]), vec![], "10:30:00", vec![], vec!["MissingJob"]),
     ];
-    for (why, cron, jobs, now, expected, told) in cases {
+    for (why, cron, jobs, now, expected, reported) in cases {
         let plan = plan(&world(cron, &jobs), now);
         assert_eq!(words(&plan), expected, "{why}");
-        assert_eq!(reasons(&plan), told, "{why}");
+        assert_eq!(reasons(&plan), reported, "{why}");
     }
 }
 
@@ -303,7 +303,7 @@ fn a_job_is_gone_only_if_the_server_says_so() {
 }
 
 #[test]
-fn the_last_success_is_told() {
+fn the_last_success_is_reported() {
     let known = with(active(&[]), &["status", "lastSuccessfulTime"], at_text("08:00:00"));
     let jobs =
         [finished("09:00:00", "Complete"), finished("07:00:00", "Complete"), finished("10:00:00", "Failed")];
@@ -328,7 +328,7 @@ fn old_jobs_go() {
 }
 
 #[test]
-fn the_next_time_is_looked_out_for() {
+fn a_cron_job_is_requeued_for_its_next_time() {
     for (why, cron, now, seconds) in [
         ("before the first", cron(), "09:59:00", Some(60)),
         ("with the first", cron(), "10:00:00", Some(3600)),

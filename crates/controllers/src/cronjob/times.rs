@@ -1,4 +1,4 @@
-//! Which times of a schedule a cron job has missed, and when to look at it again.
+//! The missed times of a schedule, and the delay until its next time.
 
 use std::time::Duration;
 
@@ -6,32 +6,32 @@ use corten_api::schedule::Schedule;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// A look a little late finds what is due even if clocks differ a little.
+/// A reconcile slightly late finds a due time even if clocks differ a little.
 const LATE: Duration = Duration::from_millis(100);
-/// From so many on, something must be wrong.
+/// From this number on, upstream warns about too many missed times.
 const MANY: i64 = 100;
 
-/// A schedule, and since when its times count.
+/// A schedule, and the time from which it counts.
 #[derive(Debug)]
 pub(super) struct Times<'a> {
     pub(super) schedule: &'a Schedule,
-    /// Where schedules without a time zone are.
+    /// The time zone of schedules without one.
     pub(super) here: &'a TimeZone,
-    /// The last time something was started, or when the cron job came.
+    /// The time of the last job, or else of the cron job's creation.
     pub(super) since: Timestamp,
     pub(super) now: Timestamp,
 }
 
-/// The times up to now.
+/// The missed times up to now.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Missed {
-    /// The last of them.
+    /// The most recent one.
     pub(super) last: Option<Timestamp>,
     pub(super) any: bool,
     pub(super) many: bool,
 }
 
-/// The schedule says something that never happens.
+/// The schedule has no times at all.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Never;
 
@@ -42,7 +42,7 @@ impl Times<'_> {
         self.schedule.next(after, self.here)
     }
 
-    /// What was missed. With a deadline, what is older is not asked for.
+    /// The missed times. Those before the deadline are ignored.
     pub(super) fn missed(&self, deadline: Option<SignedDuration>) -> Result<Missed, Never> {
         let oldest = deadline.and_then(|deadline| self.now.checked_sub(deadline).ok());
         let since = oldest.map_or(self.since, |oldest| oldest.max(self.since));
@@ -57,8 +57,9 @@ impl Times<'_> {
         self.missed_from(first, second)
     }
 
-    /// Schedules are taken to be about as regular as their first two times, so that most can be skipped; the last
-    /// few are looked at one by one. Where that is wrong, as on weekends without any, nothing is found.
+    /// Assumes that a schedule is about as regular as its first two times, so that most can be skipped; the last few
+    /// are enumerated. Where the assumption is wrong, as on weekends without any, nothing is found. Upstream does the
+    /// same.
     fn missed_from(&self, first: Timestamp, second: Timestamp) -> Result<Missed, Never> {
         let interval = second.duration_since(first).as_secs();
         if interval < 1 {
@@ -66,16 +67,34 @@ impl Times<'_> {
         }
         let count = self.now.duration_since(first).as_secs() / interval + 1;
         let skipped = SignedDuration::from_secs((count - 2).saturating_mul(interval));
-        let mut last = None;
-        let mut at = first.checked_add(skipped).ok().and_then(|from| self.next(from));
-        while let Some(due) = at.filter(|due| *due <= self.now) {
-            last = Some(due);
-            at = self.next(due);
-        }
+        let last = first.checked_add(skipped).ok().and_then(|from| self.last_after(from));
         Ok(Missed { last, any: true, many: count > MANY })
     }
 
-    /// How long until the next time.
+    /// The last time after `from` that is not in the future. A schedule whose first two times are half a year apart may have
+    /// hundreds of thousands since, so after some steps the rest is searched by bisection.
+    fn last_after(&self, from: Timestamp) -> Option<Timestamp> {
+        const STEPS: usize = 1_000;
+        let over = |after: Timestamp| self.next(after).filter(|due| *due <= self.now);
+        let mut last = over(from)?;
+        for _ in 0..STEPS {
+            match over(last) {
+                Some(due) => last = due,
+                None => return Some(last),
+            }
+        }
+        let (mut low, mut high) = (last.as_second(), self.now.as_second());
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            match Timestamp::from_second(middle).ok().and_then(over) {
+                Some(due) => (last, low) = (due, middle),
+                None => high = middle,
+            }
+        }
+        Some(last)
+    }
+
+    /// The delay until the next time.
     pub(super) fn wait(&self) -> Duration {
         let from = match self.missed(None) {
             Ok(Missed { last: Some(last), .. }) => last,
@@ -95,8 +114,22 @@ mod tests {
         format!("2026-{text}Z").parse().unwrap()
     }
 
+    /// An attack: the first two times are half a year apart, and then there is one each minute.
     #[test]
-    fn what_was_missed() {
+    fn very_many_missed_times_are_not_gone_through_one_by_one() {
+        let schedule = Schedule::parse("* * * 1-6 *").unwrap();
+        let started = std::time::Instant::now();
+        for _ in 0..20 {
+            let (since, now) = (at("06-30T23:58:30"), "2028-06-15T12:00:30Z".parse().unwrap());
+            let times = Times { schedule: &schedule, here: &TimeZone::UTC, since, now };
+            let missed = times.missed(None).unwrap();
+            assert_eq!(missed.last, Some("2028-06-15T12:00:00Z".parse().unwrap()));
+        }
+        assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    }
+
+    #[test]
+    fn missed_times() {
         let hourly = "0 * * * *";
         let cases = [
             ("nothing yet", hourly, "05-19T09:00:00", "05-19T09:58:00", None, Some(None), false),
@@ -180,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn when_to_look_again() {
+    fn delay_until_the_next_time() {
         for (why, schedule, since, now, wait) in [
             ("before the first", "0 * * * *", "05-19T09:00:00", "05-19T09:58:00", 120),
             ("after the first", "0 * * * *", "05-19T09:00:00", "05-19T10:01:00", 3540),

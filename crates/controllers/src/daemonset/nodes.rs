@@ -1,4 +1,4 @@
-//! Which nodes a daemon set's pods belong on.
+//! The nodes on which the pods of a daemon set run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use corten_client::Object;
 use super::template;
 use crate::nodes::NodeView;
 
-/// What a daemon set does on a node.
+/// The decision about one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Node {
-    /// A pod is wanted there.
+    /// A pod should run there.
     pub(super) should_run: bool,
-    /// A pod that is there may stay.
+    /// A pod that runs there may continue.
     pub(super) may_stay: bool,
 }
 
-/// Every node, and what the set does there.
+/// The decisions about all nodes.
 pub(super) fn all(nodes: &[Arc<Object>], set: &Value) -> BTreeMap<Str, Node> {
     let mut spec = set.at(&["spec", "template", "spec"]).cloned().unwrap_or_else(Value::object);
     template::add_tolerations(&mut spec);

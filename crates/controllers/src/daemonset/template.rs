@@ -1,4 +1,4 @@
-//! The pods of a daemon set: what is added to its template, and what they say of where they belong.
+//! The pods of a daemon set: additions to its template, and their node affinity.
 
 use corten_api::{Str, Value, value};
 use corten_client::{Patch, kinds};
@@ -11,7 +11,7 @@ use crate::{history, templates};
 const GENERATION: &str = "pod-template-generation";
 const REQUIRED: [&str; 3] = ["affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
 
-/// What daemons put up with: whatever befalls a node, it goes on having them.
+/// Adds the tolerations that keep daemon pods on a node whatever its condition.
 pub(super) fn add_tolerations(spec: &mut Value) {
     let on_host = spec.bool_at(&["hostNetwork"]) == Some(true);
     let tolerations = spec.make_object().entry("tolerations").make_array();
@@ -33,7 +33,7 @@ pub(super) fn add_tolerations(spec: &mut Value) {
     }
 }
 
-/// The generation of the template, as sets made long ago say it.
+/// The generation of the template, in the annotation of old daemon sets.
 fn generation(set: &Value) -> Option<&str> {
     set.str_at(&["metadata", "annotations", "deprecated.daemonset.template.generation"])
         .filter(|text| text.parse::<i64>().is_ok())
@@ -54,7 +54,7 @@ pub(super) fn pod(set: &Value, hash: &str, node: &str) -> Value {
     pod
 }
 
-/// The node that a pod is on, or shall be on.
+/// The node that a pod is bound to, or names in its affinity.
 pub(super) fn node_of(pod: &Pod) -> Option<Str> {
     if !pod.view.node.is_empty() {
         return Some(pod.view.node.clone());
@@ -66,13 +66,13 @@ pub(super) fn node_of(pod: &Pod) -> Option<Str> {
     named.find_map(|field| field.items_at(&["values"]).first()?.as_str().map(Str::new))
 }
 
-/// Whether a pod is of the current template.
+/// True if a pod has the current template.
 pub(super) fn is_updated(pod: &Pod, set: &Value, hash: &str) -> bool {
     let label = |key: &str| pod.object.labels.get(key).and_then(Value::as_str);
     label(history::HASH) == Some(hash) || (generation(set).is_some() && label(GENERATION) == generation(set))
 }
 
-/// Makes the pods of one revision those of another with the same content.
+/// Relabels the pods of one revision to another with the same content.
 pub(super) fn relabel(world: &World, from: &str, to: &str) -> Vec<Action> {
     let pods = world.pods.owned.iter();
     let of_it = pods.filter(|pod| pod.labels.get(history::HASH).and_then(Value::as_str) == Some(from));

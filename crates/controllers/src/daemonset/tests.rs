@@ -1,4 +1,4 @@
-//! Which nodes get a pod, and how old pods are replaced.
+//! Tests of the daemon set controller: eligible nodes and rolling updates.
 
 use corten_api::value;
 
@@ -50,7 +50,7 @@ fn world(set: Value, nodes: &[Value], pods: &[Value]) -> World {
     World { nodes: nodes::all(&nodes, &set), set: Some(set), pods, revisions }
 }
 
-/// What is done with pods, by node.
+/// The actions on pods, by node.
 fn words(world: &World) -> Vec<String> {
     let plan = DaemonSets.plan(&Key::new("default", "d"), world, at(0));
     let node = |pod: &Value| template::node_of(&Pod::from(cached(pod))).unwrap();
@@ -100,7 +100,7 @@ fn old_pods_are_replaced_as_the_strategy_allows() {
     assert_eq!(words(&world(set(rolling(1, 0)), &nodes, &both)), ["delete d-a-old"], "the new one works");
 }
 
-/// The same pod in another phase, made some seconds ago.
+/// The same pod in another phase, created some seconds ago.
 fn in_phase(mut pod: Value, phase: &str, age: i64) -> Value {
     pod.set(&["status", "phase"], phase);
     pod.set(&["metadata", "creationTimestamp"], at_text(-age));
@@ -141,7 +141,7 @@ fn pods_that_ended_are_replaced() {
     assert_eq!(on_a("Succeeded", 1), (1, "SucceededDaemonPod".to_owned(), None));
     assert_eq!(on_a("Failed", 100), (1, "FailedDaemonPod".to_owned(), None));
     let later = Some(Duration::from_secs(50));
-    assert_eq!(on_a("Failed", 10), (0, String::new(), later), "one that always fails keeps nobody busy");
+    assert_eq!(on_a("Failed", 10), (0, String::new(), later), "a pod that always fails causes no hot loop");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn the_oldest_of_several_pods_on_a_node_stays() {
 }
 
 #[test]
-fn what_is_broken_is_replaced_first_and_counts_as_missing() {
+fn unavailable_pods_are_replaced_first_and_count_as_unavailable() {
     let (hash, nodes) = (current_hash(), three_nodes());
     let after = |strategy: Value, pods: &[Value]| words(&world(set(strategy), &nodes, pods));
     let old = |name: &str| pod(name, "old");
@@ -169,7 +169,7 @@ fn what_is_broken_is_replaced_first_and_counts_as_missing() {
     assert_eq!(after(rolling(0, 1), &one_broken), ["delete d-c-old"]);
     assert_eq!(after(rolling(0, 2), &one_broken), ["delete d-c-old", "delete d-a-old"]);
     let all_broken = [broken(old("a")), broken(old("b")), broken(old("c"))];
-    assert_eq!(after(rolling(0, 1), &all_broken).len(), 3, "nobody misses them");
+    assert_eq!(after(rolling(0, 1), &all_broken).len(), 3, "they are unavailable anyway");
     let starting = [broken(new("a")), old("b"), old("c")];
     assert!(after(rolling(0, 1), &starting).is_empty(), "the new one is not there yet");
     assert_eq!(after(rolling(0, 2), &starting), ["delete d-b-old"]);
@@ -202,7 +202,7 @@ fn while_surging_old_pods_go_when_new_ones_work() {
 }
 
 #[test]
-fn daemons_put_up_with_what_befalls_nodes() {
+fn daemon_pods_tolerate_node_conditions() {
     let befallen = |key: &str, effect: &str| {
         let taint = value!({"key": (format!("node.kubernetes.io/{key}")), "effect": (effect)});
         value!({"metadata": {"name": (key), "labels": {"disk": "ssd"}}, "spec": {"taints": [(taint)]}})

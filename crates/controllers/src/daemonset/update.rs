@@ -1,4 +1,4 @@
-//! What is to be done on each node: pods that are missing, that are too many, or that are of an old template.
+//! The actions on each node: missing pods, surplus pods, and pods of an old template.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use super::{COMPONENT, World, min_ready, template};
 use crate::limits::{self, Round};
 use crate::pods::Pod;
 
-/// How old a pod that failed gets before it is replaced, so that one that always does keeps nobody busy.
+/// The age at which a failed pod is replaced, so that a pod that always fails does not cause a hot loop.
 const FAILED: Duration = Duration::from_secs(60);
 
-/// What is to be done.
+/// The pods to create and delete.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     /// The nodes that need a pod.
     pub(super) create: Vec<Str>,
     pub(super) delete: Vec<Pod>,
     pub(super) events: Vec<Event>,
-    pub(super) again_after: Option<Duration>,
+    pub(super) requeue_after: Option<Duration>,
 }
 
 impl Work {
@@ -30,7 +30,7 @@ impl Work {
     }
 }
 
-/// The pods on each node, the bound and older ones first. Those that finished and are going are gone already.
+/// The pods of each node, bound and older ones first. Finished pods that are terminating count as gone.
 fn pods_by_node(world: &World) -> BTreeMap<Str, Vec<Pod>> {
     let mut by_node: BTreeMap<Str, Vec<Pod>> = BTreeMap::new();
     for pod in world.pods.owned.iter().cloned().map(Pod::from) {
@@ -46,7 +46,7 @@ fn pods_by_node(world: &World) -> BTreeMap<Str, Vec<Pod>> {
     by_node
 }
 
-/// One pod where one should be, none where none should.
+/// One pod on each node where one should run, none elsewhere.
 pub(super) fn manage(world: &World, set: &Value, hash: &str, now: Timestamp) -> Work {
     let mut work = Work::default();
     let by_node = pods_by_node(world);
@@ -67,13 +67,13 @@ pub(super) fn manage(world: &World, set: &Value, hash: &str, now: Timestamp) -> 
             None => {}
         }
     }
-    // Pods for nodes that are no more would wait forever.
+    // Pods for deleted nodes would stay pending forever.
     let lost = by_node.iter().filter(|(name, _)| !world.nodes.contains_key(*name)).flat_map(|(_, pods)| pods);
     work.delete.extend(lost.filter(|pod| pod.view.node.is_empty()).cloned());
     work
 }
 
-/// The pods of a node that neither finished nor are going; what finished is replaced.
+/// The pods of a node that neither finished nor are terminating; finished ones are replaced.
 fn sort_out(set: &Value, node: &str, pods: &[Pod], work: &mut Work, now: Timestamp) -> Vec<Pod> {
     let mut running = Vec::new();
     for pod in pods.iter().filter(|pod| !pod.object.deleting) {
@@ -83,7 +83,7 @@ fn sort_out(set: &Value, node: &str, pods: &[Pod], work: &mut Work, now: Timesta
                 let age = pod.view.created.map(|at| now.duration_since(at).unsigned_abs()).unwrap_or(FAILED);
                 if age < FAILED {
                     let delay = FAILED - age;
-                    work.again_after = Some(work.again_after.map_or(delay, |other| other.min(delay)));
+                    work.requeue_after = Some(work.requeue_after.map_or(delay, |other| other.min(delay)));
                     continue;
                 }
                 let message = format!("Found failed daemon pod {key} on node {node}, will try to kill it");
@@ -102,7 +102,7 @@ fn sort_out(set: &Value, node: &str, pods: &[Pod], work: &mut Work, now: Timesta
     running
 }
 
-/// While surging a node may have an old pod and a new one, until the new one can take over.
+/// While surging, a node may have an old pod and a new one until the new one is available.
 fn keep_two(set: &Value, hash: &str, running: Vec<Pod>, work: &mut Work, now: Timestamp) {
     if running.len() <= 1 {
         return;
@@ -136,14 +136,14 @@ fn limit(set: &Value, name: &str, nodes: usize) -> usize {
     number.and_then(|number| usize::try_from(number).ok()).unwrap_or(0)
 }
 
-/// The old and the new pod of a node; `None` if there are more of either.
+/// The old and the new pod of a node; `None` if there is more than one of either.
 fn old_and_new<'a>(set: &Value, hash: &str, pods: &'a [Pod]) -> Option<(Option<&'a Pod>, Option<&'a Pod>)> {
     let (new, old): (Vec<_>, Vec<_>) =
         pods.iter().filter(|pod| !pod.object.deleting).partition(|pod| template::is_updated(pod, set, hash));
     (new.len() <= 1 && old.len() <= 1).then(|| (old.first().copied(), new.first().copied()))
 }
 
-/// Replaces pods of old templates, as many at a time as may be missing or added.
+/// Replaces pods of old templates within maxUnavailable or maxSurge.
 pub(super) fn roll(world: &World, set: &Value, hash: &str, now: Timestamp) -> Work {
     if set.str_at(&["spec", "updateStrategy", "type"]) == Some("OnDelete") {
         return Work::default();
@@ -161,7 +161,7 @@ pub(super) fn roll(world: &World, set: &Value, hash: &str, now: Timestamp) -> Wo
     }
 }
 
-/// Old pods first go, then new ones come.
+/// Deletes old pods first; their replacements follow.
 fn replace(set: &Value, hash: &str, by_node: &BTreeMap<Str, Vec<Pod>>, most: usize, now: Timestamp) -> Work {
     let (mut missing, mut broken, mut working) = (0, Vec::new(), Vec::new());
     let available = |pod: &Pod| pod.is_available(min_ready(set), now);
@@ -180,7 +180,7 @@ fn replace(set: &Value, hash: &str, by_node: &BTreeMap<Str, Vec<Pod>>, most: usi
     Work { delete: broken, ..Work::default() }
 }
 
-/// New pods come beside the old ones, which go when the new ones work.
+/// Creates new pods beside the old ones, which are deleted once the new ones are available.
 fn add(
     world: &World,
     set: &Value,
@@ -217,7 +217,7 @@ fn add(
     work
 }
 
-/// The status, given the pods there are.
+/// The status, given the existing pods.
 pub(super) fn status(world: &World, set: &Value, hash: &str, now: Timestamp) -> Value {
     let by_node = pods_by_node(world);
     let [mut desired, mut current, mut misscheduled, mut ready, mut updated, mut available] = [0i64; 6];
@@ -247,7 +247,7 @@ pub(super) fn status(world: &World, set: &Value, hash: &str, now: Timestamp) -> 
         ("numberAvailable", available),
         ("numberUnavailable", desired - available),
     ] {
-        // What is nothing is left out, as the API writes it.
+        // Zero counts are left out, as the API server encodes them.
         match count {
             0 => drop(status.remove(&[field])),
             count => status.set(&[field], count),

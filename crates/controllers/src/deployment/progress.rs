@@ -1,4 +1,4 @@
-//! How far a rollout has come: the status of a deployment and its conditions.
+//! The status of a deployment and its conditions: progress and availability.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::rollout::Rollout;
 use super::sets::Set;
-use super::wishes;
+use super::spec;
 use crate::conditions;
 
 const PROGRESSING: &str = "Progressing";
@@ -17,14 +17,15 @@ const COMPLETE: &str = "NewReplicaSetAvailable";
 const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 const PAUSED: &str = "DeploymentPaused";
 
-/// Says that a deployment is paused, or goes on, so that the time it was paused for does not count.
+/// Records in the Progressing condition that a deployment was paused or resumed, so that the paused time does not
+/// count.
 pub(super) fn note_pause(deployment: &mut Value, now: Timestamp) {
     let noted = reason(deployment);
-    if wishes::progress_deadline(deployment).is_none() || noted == Some(TIMED_OUT) {
+    if spec::progress_deadline(deployment).is_none() || noted == Some(TIMED_OUT) {
         return;
     }
     let was_paused = noted == Some(PAUSED);
-    match wishes::is_paused(deployment) {
+    match spec::is_paused(deployment) {
         true if !was_paused => note(deployment, "Unknown", PAUSED, "Deployment is paused", now),
         false if was_paused => {
             note(deployment, "Unknown", "DeploymentResumed", "Deployment is resumed", now);
@@ -33,22 +34,22 @@ pub(super) fn note_pause(deployment: &mut Value, now: Timestamp) {
     }
 }
 
-/// Says that a set for the template was there already, if nothing else was said of progress.
+/// Records that a replica set for the template already existed, if there is no Progressing condition yet.
 pub(super) fn note_found(deployment: &mut Value, set: &str, now: Timestamp) {
-    if wishes::progress_deadline(deployment).is_some() && reason(deployment).is_none() {
+    if spec::progress_deadline(deployment).is_some() && reason(deployment).is_none() {
         note(deployment, "True", "FoundNewReplicaSet", &format!("Found new replica set {set:?}"), now);
     }
 }
 
 pub(super) fn note_created(deployment: &mut Value, set: &str, now: Timestamp) {
-    if wishes::progress_deadline(deployment).is_some() {
+    if spec::progress_deadline(deployment).is_some() {
         note(deployment, "True", "NewReplicaSetCreated", &format!("Created new replica set {set:?}"), now);
     }
 }
 
-/// Says that the set for the template could not be made.
+/// Records that the replica set for the template could not be created.
 pub(super) fn note_failed(deployment: &mut Value, message: &str, now: Timestamp) {
-    if wishes::progress_deadline(deployment).is_some() {
+    if spec::progress_deadline(deployment).is_some() {
         note(deployment, "False", "ReplicaSetCreateError", message, now);
     }
 }
@@ -58,12 +59,12 @@ fn note(deployment: &mut Value, status: &str, reason: &str, message: &str, now: 
     conditions::set(deployment.make_object().entry("status"), condition);
 }
 
-/// The reason of what was last said of progress.
+/// The reason of the Progressing condition.
 fn reason(deployment: &Value) -> Option<&str> {
     conditions::condition(deployment, PROGRESSING)?.str_at(&["reason"])
 }
 
-/// A deployment's conditions also say when they were last looked at.
+/// A condition with the time of its last update, which conditions of deployments have.
 fn condition(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> Value {
     let mut condition = conditions::new(kind, status, reason, message, now);
     condition.set(&["lastUpdateTime"], time::format(now));
@@ -74,22 +75,22 @@ fn count(status: &Value, field: &str) -> i64 {
     status.int_at(&[field]).unwrap_or(0)
 }
 
-/// Whether everything is as the deployment's status was wanted to be.
+/// True if the rollout is complete by its status.
 pub(super) fn is_complete(deployment: &Value) -> bool {
     deployment.get("status").is_some_and(|status| reaches(deployment, status))
 }
 
 fn reaches(deployment: &Value, status: &Value) -> bool {
-    let wanted = wishes::replicas(deployment);
+    let wanted = spec::replicas(deployment);
     ["updatedReplicas", "replicas", "availableReplicas"].iter().all(|field| count(status, field) == wanted)
         && count(status, "observedGeneration") >= meta::generation(deployment)
 }
 
-/// The status of a deployment with these sets. Only while it rolls out is progress judged.
+/// The status of a deployment with these replica sets. Progress is judged only during a rollout.
 pub(super) fn status(rollout: &Rollout, estimate: bool, now: Timestamp) -> Value {
     let deployment = &rollout.deployment;
     let mut status = counts(rollout);
-    let least = wishes::replicas(deployment) - wishes::max_unavailable(deployment);
+    let least = spec::replicas(deployment) - spec::max_unavailable(deployment);
     let available = if count(&status, "availableReplicas") >= least {
         ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
     } else {
@@ -98,7 +99,7 @@ pub(super) fn status(rollout: &Rollout, estimate: bool, now: Timestamp) -> Value
     conditions::set(&mut status, condition(AVAILABLE, available.0, available.1, available.2, now));
     if estimate {
         judge(rollout, &mut status, now);
-        // A failure of the current set says more than one of the others.
+        // A failure of the new replica set takes precedence over those of the old ones.
         let failed =
             rollout.new.iter().chain(&rollout.old).find_map(|set| conditions::condition(&set.tree, FAILURE));
         match failed {
@@ -118,7 +119,7 @@ pub(super) fn status(rollout: &Rollout, estimate: bool, now: Timestamp) -> Value
 fn counts(rollout: &Rollout) -> Value {
     let deployment = &rollout.deployment;
     let sum = |field: &str| rollout.all().map(|set| set.count(field)).sum::<i64>();
-    // Known sets count for what they were before this look changed their size.
+    // Existing replica sets count with the size before this reconcile.
     let before = |set: &Set| {
         let tree = set.was.as_ref().unwrap_or(&set.tree);
         tree.int_at(&["spec", "replicas"]).unwrap_or(1)
@@ -133,7 +134,7 @@ fn counts(rollout: &Rollout) -> Value {
         ("availableReplicas", sum("availableReplicas")),
         ("unavailableReplicas", (total - sum("availableReplicas")).max(0)),
     ] {
-        // What is nothing is left out, as the API writes it.
+        // Zero counts are left out, as the API server encodes them.
         if count != 0 {
             status.set(&[field], count);
         }
@@ -149,7 +150,7 @@ fn counts(rollout: &Rollout) -> Value {
     status
 }
 
-/// How many pods are on their way out, if all sets that were ever looked at say so.
+/// The number of terminating pods, if all observed replica sets report it.
 fn terminating(rollout: &Rollout) -> Option<i64> {
     let known = |set: &Set| match set.tree.int_at(&["status", "terminatingReplicas"]) {
         None if set.count("observedGeneration") == 0 => Some(0),
@@ -158,10 +159,10 @@ fn terminating(rollout: &Rollout) -> Option<i64> {
     rollout.all().map(known).sum()
 }
 
-/// Whether the rollout is done, moves, or has stood still for too long.
+/// Updates the Progressing condition: complete, progressing, or past its deadline.
 fn judge(rollout: &Rollout, status: &mut Value, now: Timestamp) {
     let deployment = &rollout.deployment;
-    if wishes::progress_deadline(deployment).is_none() {
+    if spec::progress_deadline(deployment).is_none() {
         return conditions::remove(status, PROGRESSING);
     }
     if count(status, "replicas") == count(status, "updatedReplicas") && reason(deployment) == Some(COMPLETE) {
@@ -177,7 +178,7 @@ fn judge(rollout: &Rollout, status: &mut Value, now: Timestamp) {
     } else if has_moved(deployment, status) {
         let message = format!("{what} is progressing.");
         let mut moved = condition(PROGRESSING, "True", "ReplicaSetUpdated", &message, now);
-        // Said again each time, so that the deadline counts from here.
+        // Updated each time, so that the deadline counts from here.
         if let Some(said) = conditions::condition(deployment, PROGRESSING)
             && said.str_at(&["status"]) == Some("True")
             && let Some(since) = said.get("lastTransitionTime")
@@ -192,7 +193,7 @@ fn judge(rollout: &Rollout, status: &mut Value, now: Timestamp) {
     }
 }
 
-/// Whether there are more new or ready pods, or fewer old ones, than there were.
+/// True if there are more new or ready pods, or fewer old ones, than before.
 fn has_moved(deployment: &Value, status: &Value) -> bool {
     let empty = Value::object();
     let before = deployment.get("status").unwrap_or(&empty);
@@ -209,23 +210,22 @@ fn has_timed_out(deployment: &Value, now: Timestamp) -> bool {
     }
 }
 
-/// When the rollout will have stood still for too long.
+/// The time at which the progress deadline is exceeded.
 fn deadline(deployment: &Value) -> Option<Timestamp> {
-    let seconds = wishes::progress_deadline(deployment)?;
+    let seconds = spec::progress_deadline(deployment)?;
     let said = conditions::condition(deployment, PROGRESSING)?.str_at(&["lastUpdateTime"])?;
     time::parse(said).ok()?.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
-/// How long until it has to be judged again whether the rollout stands still. One that is over or paused never
-/// does, however long ago it last moved.
+/// The delay until progress has to be judged again. `None` for a rollout that is complete or paused.
 pub(super) fn judge_again_after(deployment: &Value, now: Timestamp) -> Option<Duration> {
-    if wishes::is_paused(deployment) || is_complete(deployment) {
+    if spec::is_paused(deployment) || is_complete(deployment) {
         return None;
     }
     if matches!(reason(deployment)?, COMPLETE | TIMED_OUT) {
         return None;
     }
     let left = Duration::try_from(deadline(deployment)?.duration_since(now)).unwrap_or_default();
-    // Times are written in whole seconds.
+    // Timestamps have whole seconds.
     Some(left + Duration::from_secs(1))
 }

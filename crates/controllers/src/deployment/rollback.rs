@@ -1,16 +1,16 @@
-//! Going back to an earlier revision, as clients of old ask for it: by an annotation.
+//! Rollback to an earlier revision by the deprecated annotation.
 
 use corten_api::{Value, meta};
 use corten_client::kinds;
 use corten_reconcile::{Action, Event, Plan};
 
 use super::sets::{self, Set};
-use super::{NAME, wishes};
+use super::{NAME, spec};
 
-/// What going back takes; `None` if nobody asked, or the deployment is paused.
+/// The plan of a rollback; `None` if none is requested, or the deployment is paused.
 pub(super) fn plan(deployment: &Value, known: &[Value]) -> Option<Plan> {
-    let asked = wishes::rollback_to(deployment)?;
-    if wishes::is_paused(deployment) || meta::is_deleting(deployment) {
+    let asked = spec::rollback_to(deployment)?;
+    if spec::is_paused(deployment) || meta::is_deleting(deployment) {
         return None;
     }
     let sets: Vec<Set> = known.iter().cloned().map(Set::known).collect();

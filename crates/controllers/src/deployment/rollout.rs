@@ -1,6 +1,6 @@
-//! What one look at a deployment leads to: which replica sets there shall be and how large each.
+//! One reconcile of a deployment: the replica sets there shall be, and the size of each.
 //!
-//! Decisions are made on the sets themselves, in order; what has changed about them in the end is the plan.
+//! Decisions are made on the replica sets themselves, in order; the differences in the end are the plan.
 
 use std::collections::HashSet;
 
@@ -10,14 +10,14 @@ use corten_reconcile::{Action, Step};
 use jiff::Timestamp;
 
 use super::sets::{self, Set};
-use super::{progress, wishes};
+use super::{progress, spec};
 use crate::{claims, hashes};
 
 #[derive(Debug)]
 pub(super) struct Rollout {
-    /// As it shall be, status included.
+    /// The deployment as it shall be, including its status.
     pub(super) deployment: Value,
-    /// The set of the current template.
+    /// The replica set of the current template.
     pub(super) new: Option<Set>,
     /// The others, oldest first.
     pub(super) old: Vec<Set>,
@@ -26,7 +26,7 @@ pub(super) struct Rollout {
 }
 
 impl Rollout {
-    /// Everything that is to be decided.
+    /// Decides about everything.
     pub(super) fn decide(
         deployment: &Value,
         known: &[Value],
@@ -40,16 +40,16 @@ impl Rollout {
         } else {
             progress::note_pause(&mut rollout.deployment, now);
             rollout.sync_revision();
-            if wishes::is_paused(deployment) {
+            if spec::is_paused(deployment) {
                 rollout.scale();
-                if wishes::rollback_to(deployment).is_none() {
+                if spec::rollback_to(deployment).is_none() {
                     rollout.clean_up();
                 }
             } else if rollout.is_scaling() {
                 rollout.scale();
             } else {
                 estimate = true;
-                if wishes::is_rolling(deployment) { rollout.roll() } else { rollout.recreate(running) }
+                if spec::is_rolling(deployment) { rollout.roll() } else { rollout.recreate(running) }
             }
         }
         let status = progress::status(&rollout, estimate, now);
@@ -60,23 +60,23 @@ impl Rollout {
     fn new(deployment: &Value, known: &[Value], now: Timestamp) -> Rollout {
         let mut old: Vec<Set> = known.iter().cloned().map(Set::known).collect();
         old.sort_by(sets::by_age);
-        // Of several with the template the oldest is it.
+        // Of several replica sets with the template, the oldest is the new one.
         let current = old.iter().position(|set| sets::has_template_of(&set.tree, deployment));
         let new = current.map(|at| old.remove(at));
         Rollout { deployment: deployment.clone(), new, old, cleaned: Vec::new(), now }
     }
 
-    /// The sets, the current one last.
+    /// The replica sets, the new one last.
     pub(super) fn all(&self) -> impl Iterator<Item = &Set> {
         self.old.iter().chain(&self.new)
     }
 
     fn wanted(&self) -> i64 {
-        wishes::replicas(&self.deployment)
+        spec::replicas(&self.deployment)
     }
 
     fn allowed(&self) -> i64 {
-        self.wanted() + wishes::max_surge(&self.deployment)
+        self.wanted() + spec::max_surge(&self.deployment)
     }
 
     fn total(&self) -> i64 {
@@ -87,7 +87,7 @@ impl Rollout {
         self.old.iter().filter_map(Set::revision).max().unwrap_or(0).max(0) + 1
     }
 
-    /// Keeps the current set's annotations, and what the deployment says of it, up to date.
+    /// Updates the annotations of the new replica set, and the revision of the deployment.
     fn sync_revision(&mut self) {
         let revision = self.next_revision();
         let Some(new) = &mut self.new else { return };
@@ -103,7 +103,7 @@ impl Rollout {
         progress::note_found(&mut self.deployment, new.name(), self.now);
     }
 
-    /// The set of the current template, made if there is none.
+    /// The replica set of the current template; created if there is none.
     fn ensure_new(&mut self) {
         if self.new.is_some() {
             return;
@@ -111,7 +111,7 @@ impl Rollout {
         let revision = self.next_revision();
         let mut new = Set::new(new_set(&self.deployment));
         self.new = Some(new.clone());
-        let replicas = if wishes::is_rolling(&self.deployment) { self.room_for_new() } else { self.wanted() };
+        let replicas = if spec::is_rolling(&self.deployment) { self.room_for_new() } else { self.wanted() };
         new.tree.set(&["spec", "replicas"], replicas);
         new.copy_annotations(&self.deployment);
         new.raise_revision(revision);
@@ -121,7 +121,7 @@ impl Rollout {
         self.new = Some(new);
     }
 
-    /// Whether somebody scaled the deployment since the sets were last scaled.
+    /// True if the deployment was scaled since its replica sets were last scaled.
     fn is_scaling(&self) -> bool {
         self.all()
             .filter(|set| set.replicas() > 0)
@@ -129,14 +129,14 @@ impl Rollout {
             .any(|desired| desired != self.wanted())
     }
 
-    /// How large the current set may be.
+    /// The largest size of the new replica set.
     fn room_for_new(&self) -> i64 {
         let has = self.new.as_ref().map_or(0, Set::replicas);
         let room = (self.allowed() - self.total()).max(0);
         has + room.min(self.wanted() - has)
     }
 
-    /// Some of the new at a time, for some of the old.
+    /// A step of a rolling update.
     fn roll(&mut self) {
         self.ensure_new();
         let (wanted, allowed) = (self.wanted(), self.allowed());
@@ -150,10 +150,10 @@ impl Rollout {
         }
     }
 
-    /// Takes away from the old what is not needed: what does not work anyway, then as much as may be missing.
+    /// Scales down the old replica sets: first their unhealthy pods, then as many as maxUnavailable allows.
     fn scale_down_old(&mut self) -> bool {
         let (wanted, allowed) = (self.wanted(), self.allowed());
-        let least = wanted - wishes::max_unavailable(&self.deployment);
+        let least = wanted - spec::max_unavailable(&self.deployment);
         let unavailable = self.new.as_ref().map_or(0, |new| new.replicas() - new.available());
         let mut broken = self.total() - least - unavailable;
         if broken <= 0 {
@@ -178,7 +178,7 @@ impl Rollout {
         scaled
     }
 
-    /// All of the old away, then all of the new.
+    /// Scales all old replica sets to zero, then creates the new one.
     fn recreate(&mut self, running: &HashSet<Str>) {
         let (wanted, allowed) = (self.wanted(), self.allowed());
         let mut scaled = false;
@@ -199,9 +199,9 @@ impl Rollout {
         }
     }
 
-    /// Deletes old sets that nobody will go back to.
+    /// Deletes old replica sets beyond the history limit.
     fn clean_up(&mut self) {
-        let Some(limit) = wishes::history_limit(&self.deployment) else { return };
+        let Some(limit) = spec::history_limit(&self.deployment) else { return };
         let mut cleanable: Vec<Set> =
             self.old.iter().filter(|set| !meta::is_deleting(&set.tree)).cloned().collect();
         let surplus = cleanable.len().saturating_sub(limit);
@@ -214,7 +214,7 @@ impl Rollout {
         self.cleaned = cleanable;
     }
 
-    /// The requests that make it so.
+    /// The requests for the differences.
     pub(super) fn steps(&self) -> Vec<Step> {
         let kind = &kinds::REPLICA_SETS;
         let change = |set: &Set| match &set.was {
@@ -231,7 +231,7 @@ impl Rollout {
 }
 
 impl Rollout {
-    /// Brings the sets to the size the deployment was scaled to, without going on with a rollout.
+    /// Scales the replica sets to the deployment's size, without continuing a rollout.
     fn scale(&mut self) {
         let (wanted, allowed) = (self.wanted(), self.allowed());
         if let Some(only) = self.active_or_latest() {
@@ -240,12 +240,12 @@ impl Rollout {
             for set in self.old.iter_mut().filter(|set| set.replicas() > 0) {
                 resize(set, 0, wanted, allowed);
             }
-        } else if wishes::is_rolling(&self.deployment) {
+        } else if spec::is_rolling(&self.deployment) {
             self.scale_proportionally();
         }
     }
 
-    /// The only set with replicas; the newest if none has any.
+    /// The only replica set with replicas; the newest if none has any.
     fn active_or_latest(&mut self) -> Option<&mut Set> {
         let active = self.all().filter(|set| set.replicas() > 0).count();
         let mut sets = self.new.iter_mut().chain(self.old.iter_mut().rev());
@@ -256,7 +256,7 @@ impl Rollout {
         }
     }
 
-    /// Whether the current set is all that is needed.
+    /// True if the new replica set is complete and the only one needed.
     fn is_saturated(&self) -> bool {
         let wanted = self.wanted();
         self.new.as_ref().is_some_and(|new| {
@@ -264,7 +264,7 @@ impl Rollout {
         })
     }
 
-    /// Spreads what was added or taken away over all sets, by their size.
+    /// Distributes a change of the deployment's size over all replica sets, in proportion to their sizes.
     fn scale_proportionally(&mut self) {
         let (wanted, allowed) = (self.wanted(), self.allowed());
         let before = self.deployment.int_at(&["status", "replicas"]).unwrap_or(0);
@@ -273,7 +273,7 @@ impl Rollout {
             self.old.iter_mut().chain(&mut self.new).filter(|set| set.replicas() > 0).collect();
         let to_add = room - sets.iter().map(|set| set.replicas()).sum::<i64>();
         sets.sort_by(|a, b| {
-            // Of equals the newer grow and the older shrink.
+            // Of equals, the newer grow and the older shrink.
             let age = sets::by_age(a, b);
             b.replicas().cmp(&a.replicas()).then(if to_add > 0 { age.reverse() } else { age })
         });
@@ -287,7 +287,7 @@ impl Rollout {
             sizes.push(set.replicas() + share);
             added += share;
         }
-        // What is left over by rounding is the largest one's.
+        // The rounding remainder goes to the largest.
         if let Some(largest) = sizes.first_mut() {
             *largest = (*largest + to_add - added).max(0);
         }
@@ -298,7 +298,7 @@ impl Rollout {
     }
 }
 
-/// By how much a set changes when the deployment's size does.
+/// The change in size of one replica set.
 fn share(set: &Set, wanted: i64, allowed: i64, before: i64) -> i64 {
     if wanted == 0 {
         return -set.replicas();
@@ -309,7 +309,7 @@ fn share(set: &Set, wanted: i64, allowed: i64, before: i64) -> i64 {
     }
 }
 
-/// Changes the size of a set; whether it had to be.
+/// Scales a replica set. Returns true if its size or annotations changed.
 fn resize(set: &mut Set, size: i64, wanted: i64, allowed: i64) -> bool {
     if set.replicas() == size {
         return false;
@@ -326,10 +326,10 @@ fn note_revision(deployment: &mut Value, revision: &str) {
     }
 }
 
-/// A replica set for the deployment's template: told from its siblings by the template's hash.
+/// A replica set for the deployment's template, named by the hash of the template.
 fn new_set(deployment: &Value) -> Value {
     let mut template = deployment.at(&["spec", "template"]).cloned().unwrap_or_else(Value::object);
-    let hash = hashes::of(&sets::without_hash(&template), wishes::collisions(deployment));
+    let hash = hashes::of(&sets::without_hash(&template), spec::collisions(deployment));
     template.set(&["metadata", "labels", sets::HASH], hash.as_str());
     let mut selector = deployment.at(&["spec", "selector"]).cloned().unwrap_or_else(Value::object);
     selector.set(&["matchLabels", sets::HASH], hash.as_str());
@@ -337,7 +337,7 @@ fn new_set(deployment: &Value) -> Value {
     let mut set = value!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet",
         "metadata": {
-            "name": (wishes::set_name(meta::name(deployment), &hash)), "namespace": (meta::namespace(deployment)),
+            "name": (spec::set_name(meta::name(deployment), &hash)), "namespace": (meta::namespace(deployment)),
             "labels": (labels), "ownerReferences": [(claims::reference(deployment))],
         },
         "spec": {"replicas": 0, "selector": (selector), "template": (template)},

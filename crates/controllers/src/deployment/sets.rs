@@ -1,5 +1,5 @@
-//! The replica sets of a deployment, with what it notes on them: their revision and what was wanted when they were
-//! last scaled.
+//! The replica sets of a deployment, with its annotations on them: their revision, and the desired and largest size
+//! when they were last scaled.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 const MAX: &str = "deployment.kubernetes.io/max-replicas";
 pub(super) const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 pub(super) const HASH: &str = "pod-template-hash";
-/// What is a deployment's own business, or a replica set's.
+/// Annotations that stay on the deployment or on the replica set.
 const NOT_COPIED: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -20,10 +20,10 @@ const NOT_COPIED: [&str; 6] = [
     MAX,
     ROLLBACK_TO,
 ];
-/// How long the list of earlier revisions may get.
+/// The longest history of revisions.
 const MAX_HISTORY: usize = 2000;
 
-/// A replica set as it is and as it shall be.
+/// A replica set, as it is and as it shall be.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Set {
     pub(super) was: Option<Value>,
@@ -60,7 +60,7 @@ impl Set {
     }
 
     fn created(&self) -> &str {
-        // One that is yet to be made is the newest.
+        // A replica set that is yet to be created is the newest.
         self.tree.str_at(&["metadata", "creationTimestamp"]).unwrap_or("~")
     }
 
@@ -74,7 +74,7 @@ impl Set {
         }
     }
 
-    /// Its revision: none if it was never given one, or one that cannot be read.
+    /// Its revision; `None` without one, or if it cannot be parsed.
     pub(super) fn revision(&self) -> Option<i64> {
         self.annotation(REVISION).map_or(Some(0), |text| text.parse().ok())
     }
@@ -83,23 +83,23 @@ impl Set {
         self.annotation(REVISION).unwrap_or_default()
     }
 
-    /// How many replicas the deployment wanted when it last scaled this.
+    /// The replicas that the deployment desired when it last scaled this replica set.
     pub(super) fn desired(&self) -> Option<i64> {
         number(self.annotation(DESIRED)?)
     }
 
-    /// How many it would have allowed.
+    /// The largest number of replicas at that time, including the surge.
     pub(super) fn max(&self) -> Option<i64> {
         number(self.annotation(MAX)?)
     }
 
-    /// Notes what the deployment wants and allows.
+    /// Records the desired and the largest number of replicas.
     pub(super) fn note_replicas(&mut self, desired: i64, max: i64) {
         self.annotate(DESIRED, &desired.to_string());
         self.annotate(MAX, &max.to_string());
     }
 
-    /// Takes over the deployment's annotations.
+    /// Copies the deployment's annotations.
     pub(super) fn copy_annotations(&mut self, deployment: &Value) {
         let given = deployment.at(&["metadata", "annotations"]).and_then(Value::as_object);
         for (key, text) in given.into_iter().flat_map(|map| map.iter()) {
@@ -109,7 +109,7 @@ impl Set {
         }
     }
 
-    /// Makes this the newest revision, and remembers which it was.
+    /// Makes this the newest revision, and adds the former one to the history.
     pub(super) fn raise_revision(&mut self, to: i64) {
         let Some(revision) = self.revision().filter(|revision| *revision < to) else { return };
         let had = self.annotation(REVISION).map(str::to_owned);
@@ -130,7 +130,7 @@ impl Set {
     }
 }
 
-/// A deployment's annotations after it went back to what a set has.
+/// A deployment's annotations after a rollback to a replica set.
 pub(super) fn annotations_of(deployment: &Value, set: &Set) -> Value {
     let map = |tree: &Value| tree.at(&["metadata", "annotations"]).and_then(Value::as_object).cloned();
     let own =
@@ -149,12 +149,12 @@ pub(super) fn by_age(a: &Set, b: &Set) -> Ordering {
     a.created().cmp(b.created()).then_with(|| a.name().cmp(b.name()))
 }
 
-/// Lowest revision first, before it those without any; by age where they are the same.
+/// Lowest revision first, those without one before it; by age where equal.
 pub(super) fn by_revision(a: &Set, b: &Set) -> Ordering {
     a.revision().cmp(&b.revision()).then_with(|| by_age(a, b))
 }
 
-/// A template without the label that only replica sets have.
+/// A template without the hash label, which only replica sets have.
 pub(super) fn without_hash(template: &Value) -> Value {
     let mut template = template.clone();
     template.remove(&["metadata", "labels", HASH]);
@@ -164,7 +164,7 @@ pub(super) fn without_hash(template: &Value) -> Value {
     template
 }
 
-/// Whether a set makes the pods that the deployment wants now.
+/// True if a replica set has the template of the deployment.
 pub(super) fn has_template_of(set: &Value, deployment: &Value) -> bool {
     let template = |tree: &Value| without_hash(tree.at(&["spec", "template"]).unwrap_or(&Value::Null));
     template(set) == template(deployment)

@@ -1,4 +1,4 @@
-//! What deployments do to their replica sets, and what they say about it.
+//! Tests of deployments: the sizes of their replica sets, and their status.
 
 use corten_api::{Status, value};
 
@@ -44,9 +44,9 @@ fn with(mut tree: Value, path: &[&str], value: impl Into<Value>) -> Value {
     tree
 }
 
-/// A set of an image, which is its name too, with so many replicas of which so many are available.
+/// A replica set of an image, which is also its name, with this number of replicas, some of them available.
 fn set(image: &str, replicas: i64, available: i64) -> Value {
-    // Of these names the alphabet's first is the oldest, and `new` the youngest.
+    // Of these names, the first of the alphabet is the oldest, and `new` the youngest.
     let age = if image == "new" { 0 } else { -1000 + i64::from(image.as_bytes()[0]) };
     let uid = format!("uid-{image}");
     let mut status = value!({"replicas": replicas, "observedGeneration": 1, "terminatingReplicas": 0});
@@ -65,7 +65,7 @@ fn set(image: &str, replicas: i64, available: i64) -> Value {
     })
 }
 
-/// A set that was last scaled when this was wanted and allowed.
+/// A replica set with these annotations of the last scaling.
 fn scaled(set: Value, desired: i64, max: i64) -> Value {
     let set = with(set, &["metadata", "annotations", DESIRED], desired.to_string());
     with(set, &["metadata", "annotations", MAX], max.to_string())
@@ -87,7 +87,7 @@ fn plan(world: &World) -> Plan {
     Deployments.plan(&key(), world, at(0))
 }
 
-/// What a plan makes of sizes, and what it deletes. The made set is called `new`, whatever its hash.
+/// The changes of sizes in a plan, and its deletions. The created replica set is called `new`, whatever its hash.
 fn words(world: &World) -> Vec<String> {
     let size = |set: &Value| set.int_at(&["spec", "replicas"]).unwrap_or(1);
     let word = |action: &Action| match action {
@@ -106,7 +106,7 @@ fn conclude(world: &World, report: &Report, now: i64) -> Plan {
     Deployments.conclude(&key(), world, report, at(now))
 }
 
-/// The deployment as it is after a look at which everything worked.
+/// The deployment after a reconcile in which all requests succeeded.
 fn after(world: &World, now: i64) -> Value {
     let concluded = conclude(world, &done(&Deployments.plan(&key(), world, at(now))), now);
     written(&concluded).unwrap_or_else(|| world.deployment.clone().unwrap())
@@ -157,19 +157,19 @@ fn the_first_set_is_like_the_template() {
 fn a_rollout_stays_within_its_limits() {
     type Case = (i64, i64, i64, Vec<Value>, &'static [&'static str]);
     let cases: Vec<Case> = vec![
-        // Up: as many as the surge has room for.
+        // Up: as the surge allows.
         (10, 0, 0, vec![set("new", 0, 0), set("a", 10, 10)], &["a to 9"]),
         (10, 2, 0, vec![set("new", 0, 0), set("a", 10, 10)], &["new to 2"]),
         (10, 2, 0, vec![set("new", 5, 5), set("a", 5, 5)], &["new to 7"]),
         (10, 2, 0, vec![set("new", 10, 10)], &[]),
         (10, 2, 0, vec![set("new", 12, 12)], &["new to 10"]),
-        // Down: as many as may be missing, and only for those of the new that are available.
+        // Down: as maxUnavailable allows, and only for new pods that are available.
         (10, 0, 2, vec![set("new", 0, 0), set("a", 10, 10)], &["a to 8"]),
         (10, 0, 2, vec![set("new", 2, 0), set("a", 8, 8)], &[]),
         (10, 0, 2, vec![set("new", 2, 2), set("a", 8, 8)], &["a to 6"]),
         (10, 0, 2, vec![set("new", 2, 2), set("a", 4, 4), set("b", 4, 4)], &["a to 2"]),
         (10, 3, 2, vec![set("new", 5, 0), set("a", 8, 8)], &[]),
-        // What does not work goes first, wherever it is.
+        // Unhealthy pods go first, in whichever replica set.
         (10, 0, 2, vec![set("new", 0, 0), set("a", 5, 5), set("b", 5, 3)], &["b to 3"]),
         (10, 0, 2, vec![set("new", 0, 0), set("a", 10, 0)], &["a to 8"]),
         (10, 0, 10, vec![set("new", 0, 0), set("a", 10, 0)], &["a to 0"]),
@@ -200,17 +200,17 @@ fn scaling_during_a_rollout_is_spread_by_size() {
     type Case = (i64, i64, Vec<Value>, &'static [&'static str]);
     let of = |image: &str, replicas: i64, max: i64| scaled(set(image, replicas, replicas), 10, max);
     let cases: Vec<Case> = vec![
-        // Only one set has replicas: all of it is that one's.
+        // Only one replica set has replicas: it gets the whole change.
         (12, 0, vec![of("new", 10, 10), of("a", 0, 10)], &["new to 12"]),
         (5, 0, vec![of("a", 10, 10)], &["a to 5"]),
-        // By size; leftovers to the largest, and of equals the newer grows and the older shrinks.
+        // In proportion; the remainder goes to the largest, and of equals the newer grows and the older shrinks.
         (20, 0, vec![of("new", 5, 10), of("a", 5, 10)], &["new to 10", "a to 10"]),
         (11, 0, vec![of("new", 5, 10), of("a", 5, 10)], &["new to 6"]),
         (9, 0, vec![of("new", 5, 10), of("a", 5, 10)], &["a to 4"]),
         (20, 0, vec![of("new", 2, 10), of("a", 8, 10)], &["new to 4", "a to 16"]),
         (5, 0, vec![of("new", 2, 10), of("a", 8, 10)], &["new to 1", "a to 4"]),
         (0, 0, vec![of("new", 2, 10), of("a", 8, 10)], &["new to 0", "a to 0"]),
-        // The surge that was allowed is scaled as well.
+        // The surge is scaled as well.
         (20, 2, vec![of("new", 6, 12), of("a", 6, 12)], &["new to 11", "a to 11"]),
     ];
     for (replicas, surge, sets, expected) in cases {
@@ -247,7 +247,7 @@ fn while_paused_only_the_size_follows() {
     let still = conclude(&world(noted.clone(), &[set("a", 3, 3)]), &Report::default(), 9000);
     assert!(still.is_done(), "time does not count: {still:?}");
 
-    // The time it was paused for is no lack of progress.
+    // The paused time does not count as a lack of progress.
     let resumed = with(noted, &["spec", "paused"], false);
     let going = after(&world(resumed, &[set("new", 1, 0), set("a", 3, 3)]), 9000);
     assert_ne!(reason(&going), "ProgressDeadlineExceeded");
@@ -279,7 +279,7 @@ fn history_is_cut_once_the_rollout_is_complete() {
     assert!(cut(3, &old()).is_empty());
     assert!(cut(i64::from(i32::MAX), &old()).is_empty());
     let unseen = with(revised(set("c", 0, 0), 1), &["metadata", "generation"], 2);
-    assert!(cut(0, &[unseen]).is_empty(), "its last change was not looked at");
+    assert!(cut(0, &[unseen]).is_empty(), "its last change was not observed");
     let going = with(revised(set("c", 0, 0), 1), &["metadata", "deletionTimestamp"], at_text(0));
     assert!(cut(0, &[going]).is_empty());
 }
@@ -302,7 +302,7 @@ fn the_status_counts() {
 }
 
 #[test]
-fn availability_is_what_may_not_be_missing() {
+fn availability_follows_max_unavailable() {
     for (available, expected) in
         [(3, ("True", "MinimumReplicasAvailable")), (2, ("False", "MinimumReplicasUnavailable"))]
     {
@@ -319,7 +319,7 @@ fn progress_is_made_finished_or_missed() {
     assert_eq!(said(&moved, "Progressing").unwrap().2, "ReplicaSet \"new\" is progressing.");
     assert_eq!(reason(&moved), "ReplicaSetUpdated");
 
-    // Nothing moves: it is looked at again when the deadline is over, and then said once.
+    // No progress: it is reconciled again when the deadline is exceeded, which is reported once.
     let stuck = world(moved.clone(), &[set("new", 3, 1)]);
     assert_eq!(
         conclude(&stuck, &Report::default(), 400).requeue_after,
@@ -336,7 +336,7 @@ fn progress_is_made_finished_or_missed() {
     assert_eq!(said(&finished, "Progressing").unwrap().2, "ReplicaSet \"new\" has successfully progressed.");
     assert_eq!(reason(&finished), "NewReplicaSetAvailable");
 
-    // What happens to pods later is no rollout, and nothing to wait for.
+    // Pods that fail after the rollout are no lack of progress.
     let broken = after(&world(finished, &[set("new", 3, 2)]), 9000);
     assert_eq!(reason(&broken), "NewReplicaSetAvailable");
     let idle = conclude(&world(broken, &[set("new", 3, 2)]), &Report::default(), 9001);
@@ -359,7 +359,7 @@ fn failures_of_sets_are_passed_on_until_they_end() {
 }
 
 #[test]
-fn a_set_that_cannot_be_made_is_told() {
+fn a_replica_set_that_cannot_be_created_is_reported() {
     let world = world(rolling(3, 1, 0), &[]);
     let refused = failed(&plan(&world), Status::internal("no"));
     let concluded = conclude(&world, &refused, 0);
@@ -389,7 +389,7 @@ fn a_deployment_on_its_way_out_only_counts() {
 }
 
 #[test]
-fn what_is_as_it_should_be_is_left_alone() {
+fn a_deployment_in_its_desired_state_is_not_written() {
     let settled = |now: i64, deployment: Value| {
         after(&world(deployment, &[scaled(revised(set("new", 3, 3), 1), 3, 4)]), now)
     };

@@ -1,4 +1,4 @@
-//! How rollouts go, step by step.
+//! Tests of rollouts, step by step.
 
 use corten_api::value;
 
@@ -25,7 +25,7 @@ fn rolling(surge: i64, unavailable: i64) -> Value {
     value!({"type": "RollingUpdate", "rollingUpdate": (limits)})
 }
 
-/// A set that was last scaled when ten were wanted and twelve allowed.
+/// A replica set that was last scaled at ten desired and twelve allowed replicas.
 fn set(image: &str, revision: &str, replicas: i64, available: i64) -> Value {
     value!({
         "metadata": {
@@ -46,7 +46,7 @@ fn rollout(deployment: &Value, sets: &[Value]) -> Rollout {
     Rollout::decide(deployment, sets, &HashSet::new(), at(0))
 }
 
-/// The sizes that sets get, the old ones first.
+/// The sizes of the replica sets, the old ones first.
 fn sizes(rollout: &Rollout) -> Vec<i64> {
     rollout.all().map(sets::Set::replicas).collect()
 }

@@ -1,5 +1,5 @@
-//! How many pods there should be, by the scale of what manages them: from the caches for the built-in kinds, by
-//! asking the server for any other kind that has a scale.
+//! The number of expected pods, by the scale of their controllers: from the caches for the built-in kinds, from the API
+//! server for any other kind with a scale subresource.
 
 use corten_api::{Str, Value, meta};
 use corten_client::{Caches, Error, Key, Kind, Object, Owner, kinds};
@@ -7,7 +7,7 @@ use corten_client::{Caches, Error, Key, Kind, Object, Owner, kinds};
 use crate::pods::Pod;
 use crate::resources;
 
-/// What manages some pods, and what is known of its scale.
+/// A controller of some pods, and its scale as far as it is known.
 #[derive(Debug)]
 struct Managing {
     owner: Owner,
@@ -17,11 +17,11 @@ struct Managing {
 
 #[derive(Debug, Clone, PartialEq)]
 enum State {
-    /// This one counts, with so many pods.
+    /// The uid of the controller that counts, and its number of pods.
     Known(Str, i64),
-    /// Its group has to be asked for where it is served.
+    /// The resources of its group have to be requested from the API server.
     Unknown,
-    /// Its scale is to be read there.
+    /// Its scale has to be read at this path.
     Served(String),
     Missing,
     Failed(String),
@@ -30,7 +30,7 @@ enum State {
 #[derive(Debug, Default)]
 pub(super) struct Scales(Vec<Managing>);
 
-/// Everything that manages one of the pods.
+/// The controllers of the pods.
 pub(super) fn observe(caches: &Caches, pods: &[Pod]) -> Scales {
     let mut scales = Scales::default();
     for pod in pods {
@@ -44,7 +44,7 @@ pub(super) fn observe(caches: &Caches, pods: &[Pod]) -> Scales {
     scales
 }
 
-/// What the caches know. The pods of a deployment's replica set count for the deployment.
+/// The scale in the caches. The pods of a deployment's replica set count for the deployment.
 fn look_up(caches: &Caches, namespace: &str, owner: &Owner) -> State {
     let kind = match (owner.kind.as_str(), resources::group(&owner.api_version)) {
         ("ReplicationController", "") => &kinds::REPLICATION_CONTROLLERS,
@@ -91,7 +91,7 @@ impl Managing {
         };
     }
 
-    /// Where the kind is served, and whether it has a scale.
+    /// The path of the kind's scale, if it has one.
     fn place(&self, list: &Value) -> State {
         let Some(plural) = resources::plural(list, &self.owner.kind) else {
             return State::Failed(self.no_match());
@@ -124,7 +124,7 @@ impl Scales {
         }
     }
 
-    /// How many pods there should be, and whether nobody manages some of them; or why that cannot be said.
+    /// The number of expected pods, and whether some pods have no controller; or an error.
     pub(super) fn total(&self, pods: &[Pod]) -> Result<(i64, bool), String> {
         let mut counted: Vec<(&str, i64)> = Vec::new();
         let mut has_unmanaged = false;

@@ -1,7 +1,7 @@
-//! Takes back the mark of a pod that was said to be about to be disrupted and two minutes later still is there.
+//! Resets the DisruptionTarget condition of a pod that still exists two minutes after it was set.
 //!
-//! Owns nothing; writes only that one condition of pods. Never takes back what a pod's node said, nor marks of pods
-//! that have finished or are going.
+//! Owns nothing; writes only that one condition of pods. Never resets a condition that the kubelet set, nor those of
+//! pods that have finished or are terminating.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 pub(super) struct StaleDisruptions;
 
 impl Controller for StaleDisruptions {
-    /// The pod, if its mark may have to be taken back.
+    /// The pod, if its condition may have to be reset.
     type World = Option<Pod>;
 
     fn name(&self) -> &'static str {
@@ -42,7 +42,7 @@ impl Controller for StaleDisruptions {
         let since = pod.view.disrupted_since.unwrap_or(Timestamp::MIN);
         let marked_for = Duration::try_from(now.duration_since(since)).unwrap_or_default();
         if marked_for < TIMEOUT {
-            return Plan::done().again_after(TIMEOUT - marked_for);
+            return Plan::done().requeue_after(TIMEOUT - marked_for);
         }
         let mut object = pod.object.tree();
         let mut condition = conditions::new("DisruptionTarget", "False", "", "", now);
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn marks_are_taken_back_after_two_minutes() {
         let marked = pod("EvictionByEvictionAPI", "Running");
-        assert_eq!(plan(&marked, 50), Plan::done().again_after(Duration::from_secs(70)));
+        assert_eq!(plan(&marked, 50), Plan::done().requeue_after(Duration::from_secs(70)));
         let taken_back = plan(&marked, 120);
         let Some(Action::Update { object, subresource: "status", .. }) = taken_back.actions().next() else {
             panic!("it stays")

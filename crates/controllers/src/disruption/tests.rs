@@ -1,4 +1,4 @@
-//! What budgets allow, and what they say about it.
+//! Tests of budgets: allowed disruptions and conditions.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn owned_by(pod: Value, api_version: &str, kind: &str, uid: &str) -> Value {
     with(pod, &["metadata", "ownerReferences"], vec![owner])
 }
 
-/// A world in which every manager that is named after its scale has that scale.
+/// A world in which every controller that is named after its scale has that scale.
 fn world(budget: Value, pods: &[Value]) -> World {
     let pods: Vec<Pod> = pods.iter().map(|pod| Pod::from(cached(pod))).collect();
     let scales = Scales::known(&pods, |owner| match owner.uid.as_str() {
@@ -72,7 +72,7 @@ fn written(world: &World) -> Option<Value> {
     })
 }
 
-/// Allowed, healthy, wanted healthy, expected.
+/// Disruptions allowed, current healthy, desired healthy, expected pods.
 fn numbers(world: &World) -> [i64; 4] {
     let status = written(world).expect("a status");
     ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"]
@@ -88,7 +88,7 @@ fn pods(count: usize) -> Vec<Value> {
 }
 
 #[test]
-fn what_is_more_than_enough_may_go() {
+fn healthy_pods_beyond_the_desired_number_may_be_disrupted() {
     for (budget, ready, expected) in [
         (min(3), 3, [0, 3, 3, 3]),
         (min(3), 4, [1, 4, 3, 4]),
@@ -150,12 +150,12 @@ fn pods_of_several_managers_add_up_once_each() {
 }
 
 #[test]
-fn pods_without_a_manager_are_told_of() {
+fn pods_without_a_controller_are_reported() {
     let naked = with(pod("a"), &["metadata", "ownerReferences"], Vec::new());
     assert_eq!(numbers(&world(max(1), &[naked.clone(), pod("b")])), [0, 2, 9, 10]);
-    let told = events(&world(max("10%"), std::slice::from_ref(&naked)));
+    let reported = events(&world(max("10%"), std::slice::from_ref(&naked)));
     let spelled = "&LabelSelector{MatchLabels:map[string]string{app: web,},MatchExpressions:[]LabelSelectorRequirement{},}";
-    assert!(told[0].starts_with(&format!(
+    assert!(reported[0].starts_with(&format!(
         "UnmanagedPods Pods selected by this PodDisruptionBudget (selector: {spelled}) were found to be unmanaged. "
     )));
     assert!(events(&world(min(1), &[naked])).is_empty(), "a plain number needs no managers");
@@ -189,7 +189,7 @@ fn without_a_scale_nothing_may_go() {
     assert_eq!(written(&unknown), None, "and that is written once");
 }
 
-/// What a group serves: one kind, with or without a scale.
+/// The resources of a group: one kind, with or without a scale.
 fn served(has_scale: bool) -> Value {
     let mut resources =
         vec![value!({"name": "foos", "kind": "Foo"}), value!({"name": "foos/status", "kind": "Foo"})];
@@ -259,7 +259,7 @@ fn evicted_pods_count_as_gone_for_a_while() {
 }
 
 #[test]
-fn pods_of_several_budgets_are_told_of() {
+fn pods_of_several_budgets_are_reported() {
     let mut both = world(min(1), &pods(1));
     both.shared = both.pods.clone();
     let expected = "MultiplePodDisruptionBudgets Pod \"default\"/\"p0\" matches multiple PodDisruptionBudgets.  Chose \"pdb\" arbitrarily.";

@@ -1,23 +1,23 @@
-//! Subsets of Endpoints: addresses that share their ports, in the one form that can be compared.
+//! Subsets of Endpoints: addresses that share their ports, in a canonical form that can be compared.
 //!
-//! Knows addresses and ports only as the objects they are on the wire.
+//! Treats addresses and ports as the objects they are on the wire.
 
 use std::collections::BTreeMap;
 
 use corten_api::{Map, Str, Value, json};
 
-/// The most addresses an Endpoints object says.
+/// The most addresses of an Endpoints object.
 const CAPACITY: usize = 1000;
 
-/// Addresses and ports as they were collected.
+/// Collected addresses and ports.
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
-    /// By port, in its text: which addresses offer it, and whether they are ready.
+    /// By encoded port: the addresses that offer it, and whether they are ready.
     by_port: BTreeMap<String, (Option<Value>, BTreeMap<Identity, bool>)>,
     addresses: BTreeMap<Identity, Value>,
 }
 
-/// Addresses are the same if they are and belong to the same object. They are told in this order.
+/// Addresses are equal if the IP and the target are. Subsets list them in this order.
 type Identity = (Str, Str);
 
 fn identity(address: &Value) -> Identity {
@@ -26,7 +26,7 @@ fn identity(address: &Value) -> Identity {
 }
 
 impl Collected {
-    /// Everything some subsets say.
+    /// The addresses and ports of some subsets.
     pub(crate) fn of(subsets: &[Value]) -> Collected {
         let mut collected = Collected::default();
         for subset in subsets {
@@ -42,7 +42,7 @@ impl Collected {
         collected
     }
 
-    /// Adds an address with a port, or without any. What is once not ready stays so.
+    /// Adds an address with a port, or without any. An address that is not ready in one place is not ready.
     pub(crate) fn add(&mut self, address: &Value, port: Option<&Value>, ready: bool) {
         let who = identity(address);
         self.addresses.entry(who.clone()).or_insert_with(|| address.clone());
@@ -51,7 +51,7 @@ impl Collected {
         *addresses.entry(who).or_insert(ready) &= ready;
     }
 
-    /// The subsets: ports that are offered by the same addresses go together.
+    /// The subsets: ports with the same addresses share one.
     pub(crate) fn into_subsets(self) -> Vec<Value> {
         let mut together: BTreeMap<BTreeMap<Identity, bool>, Vec<Value>> = BTreeMap::new();
         for (port, addresses) in self.by_port.into_values() {
@@ -77,7 +77,7 @@ impl Collected {
     }
 }
 
-/// The same subsets in the form in which equals are equal.
+/// The same subsets in canonical form.
 pub(crate) fn repack(subsets: &[Value]) -> Vec<Value> {
     Collected::of(subsets).into_subsets()
 }
@@ -87,8 +87,8 @@ fn count(subsets: &[Value]) -> (usize, usize) {
     (count("addresses"), count("notReadyAddresses"))
 }
 
-/// Leaves out what is too much, of each subset in proportion and the addresses that are not ready first; whether
-/// there was too much.
+/// Truncates to the capacity, each subset in proportion and addresses that are not ready first. Returns true if there
+/// were too many.
 pub(super) fn truncate(subsets: &mut Vec<Value>) -> bool {
     let (ready, not_ready) = count(subsets);
     if ready + not_ready <= CAPACITY {

@@ -1,4 +1,4 @@
-//! What Endpoints say of services and their pods.
+//! Tests of the Endpoints of services and their pods.
 
 use corten_api::Status;
 
@@ -57,7 +57,7 @@ fn selecting(service: &Value, pods: &[Value], endpoints: Option<Value>) -> World
     World::Selecting(Box::new(Selecting { service, pods, endpoints, trigger: Some(at(-10)) }))
 }
 
-/// The Endpoints that are written; `None` if nothing is.
+/// The Endpoints that are written; `None` if none are.
 fn written(service: &Value, pods: &[Value], endpoints: Option<Value>) -> Option<Value> {
     let plan = plan(&selecting(service, pods, endpoints));
     let mut actions = plan.actions();
@@ -75,8 +75,8 @@ fn made(service: &Value, pods: &[Value]) -> Value {
     endpoints
 }
 
-/// The addresses of all subsets with their ports: those that are ready, then the others in brackets.
-fn told(endpoints: &Value) -> Vec<String> {
+/// The addresses of all subsets with their ports: the ready ones, then the others in brackets.
+fn describe(endpoints: &Value) -> Vec<String> {
     let subset = |subset: &Value| {
         let list = |key: &str| {
             let ips = subset.items_at(&[key]).iter().map(|address| address.str_at(&["ip"]).unwrap());
@@ -115,7 +115,7 @@ fn endpoints_say_all_about_their_pods() {
 }
 
 #[test]
-fn which_pods_are_told_and_how() {
+fn addresses_of_pods_are_ready_or_not_ready() {
     let publishing = with(service(), &["spec", "publishNotReadyAddresses"], true);
     let ipv6 = with(service(), &["spec", "ipFamilies"], vec![Value::from("IPv6")]);
     let unsaid =
@@ -141,12 +141,12 @@ fn which_pods_are_told_and_how() {
         ("same ports", two.clone(), vec![metered.clone()], &["10.1.0.2 () : 8080 9090"]),
         ("other ports", two, vec![pod(1), metered], &["10.1.0.1 10.1.0.2 () : 8080", "10.1.0.2 () : 9090"]),
     ] {
-        assert_eq!(told(&made(&service, &pods)), expected, "{case}");
+        assert_eq!(describe(&made(&service, &pods)), expected, "{case}");
     }
 }
 
 #[test]
-fn what_says_the_same_is_left_alone() {
+fn equal_endpoints_are_not_written() {
     let mut same = made(&service(), &[pod(1), pod(2)]);
     let subsets = same.get_mut("subsets").and_then(Value::as_array_mut).unwrap();
     let addresses = subsets[0].get_mut("addresses").and_then(Value::as_array_mut).unwrap();
@@ -196,11 +196,11 @@ fn endpoints_go_with_their_service() {
 }
 
 #[test]
-fn failures_are_told() {
+fn failures_are_reported() {
     let controller = Endpoints::new(EndpointsOptions::default());
     let world = selecting(&service(), &[pod(1)], None);
     let refused = failed(&plan(&world), Status::bad_request("no"));
-    let told = controller.conclude(&key(), &world, &refused, at(0));
-    assert_eq!(told.events[0].reason, "FailedToCreateEndpoint");
-    assert_eq!(told.events[0].message, "Failed to create endpoint for service default/web: no");
+    let reported = controller.conclude(&key(), &world, &refused, at(0));
+    assert_eq!(reported.events[0].reason, "FailedToCreateEndpoint");
+    assert_eq!(reported.events[0].message, "Failed to create endpoint for service default/web: no");
 }

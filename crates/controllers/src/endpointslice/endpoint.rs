@@ -1,4 +1,4 @@
-//! One endpoint of a slice: made from a pod, read from and written to a slice, and compared by its prints.
+//! One endpoint of a slice: created from a pod, decoded from and encoded to a slice, and compared by fingerprint.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::LazyLock;
@@ -27,19 +27,19 @@ pub(super) struct Target {
     pub(super) uid: Str,
 }
 
-/// Whom an endpoint is meant for; everybody if it says nothing.
+/// The zones and nodes that should use an endpoint; all if empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Hints {
     pub(super) zones: Vec<Str>,
     pub(super) nodes: Vec<Str>,
 }
 
-/// What an endpoint is compared by. Slices are kept as prints only, which is a fraction of what they say.
+/// The fingerprint of an endpoint. Slices are kept as fingerprints only, which takes a fraction of the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Print {
-    /// The same for the same endpoint, however it is.
+    /// Equal for the same endpoint, in any state.
     pub(super) identity: u64,
-    /// The same for an endpoint that is the same, its hints aside.
+    /// Equal for the same endpoint in the same state, hints excluded.
     pub(super) state: u64,
     pub(super) hints: u64,
 }
@@ -65,7 +65,7 @@ impl Endpoint {
         }
     }
 
-    /// Reads an endpoint of a slice.
+    /// Decodes an endpoint of a slice.
     pub(super) fn of(value: &Value) -> Endpoint {
         let text = |path: &[&str]| value.str_at(path).map(Str::new);
         let names = |list: &str| {
@@ -89,7 +89,7 @@ impl Endpoint {
         }
     }
 
-    /// As a slice says it.
+    /// Encodes the endpoint for a slice.
     pub(super) fn to_value(&self) -> Value {
         let mut endpoint = Map::new();
         let addresses: Vec<Value> = self.addresses.iter().cloned().map(Value::from).collect();

@@ -1,4 +1,4 @@
-//! Which services changes concern, and what is looked up in the caches for one.
+//! The services that changes concern, and lookups in the caches for one service.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::nodes::NodeView;
 use crate::pods::Pod;
 use crate::services::ServiceView;
 
-/// The zones of the nodes that pods are on.
+/// The zones of the pods' nodes.
 pub(super) fn zones(nodes: &Cache, pods: &[Pod]) -> HashMap<Str, Option<Str>> {
     let mut zones = HashMap::new();
     for pod in pods {
@@ -34,7 +34,7 @@ pub(crate) static SLICES: Index = Index {
     },
 };
 
-/// The slices of a service that a manager has made and that stay.
+/// The slices of a service that a manager has created and that are not terminating.
 pub(crate) fn slices_of(manager: &str, caches: &Caches, key: &Key) -> Vec<Arc<Object>> {
     let mut slices = caches.by(&SLICES, key);
     slices.retain(|slice| text(&slice.labels, MANAGED_BY_LABEL) == manager && !slice.deleting);
@@ -45,7 +45,7 @@ fn text<'l>(labels: &'l Map, label: &str) -> &'l str {
     labels.get(label).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The services that a change of a slice of this manager's concerns.
+/// The services that a change of a slice of this manager concerns.
 pub(crate) fn services_of_slice(manager: &str, change: &Change, keys: &mut Vec<Key>) {
     if change.states().any(|slice| text(&slice.labels, MANAGED_BY_LABEL) == manager) {
         for slice in change.states() {
@@ -57,9 +57,9 @@ pub(crate) fn services_of_slice(manager: &str, change: &Change, keys: &mut Vec<K
     }
 }
 
-/// The services whose hints may have to change with a node.
+/// The services whose hints may change with a node.
 pub(super) fn services_of_node(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
-    // Every service is looked at once all nodes are known.
+    // Every service is reconciled once all nodes are known.
     if !caches.of(&kinds::NODES).is_synced() {
         return;
     }

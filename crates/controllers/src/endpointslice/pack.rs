@@ -1,8 +1,8 @@
-//! Which endpoints go into which slices, with as few slices written as can be.
+//! Packs endpoints into slices with as few writes as possible.
 //!
-//! Endpoints stay in the slices they are in. New ones go into slices that have to be written anyway, the fullest
-//! first; what is left goes into one other slice, if it fits there, and else into new ones. Slices are never
-//! rebalanced: a few half empty ones cost less than writing them again.
+//! Endpoints stay in their slices. New ones go into slices that have to be written anyway, the fullest first; the rest
+//! goes into one other slice, if it fits there, and else into new ones. Slices are never rebalanced: a few half empty
+//! ones cost less than writing them again.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -19,7 +19,7 @@ pub(super) struct Group {
     pub(super) endpoints: Vec<(Print, Endpoint)>,
 }
 
-/// What becomes of the slices of one address type.
+/// The slices of one address type after packing.
 #[derive(Debug, Default)]
 pub(super) struct Packed {
     pub(super) create: Vec<Draft>,
@@ -28,24 +28,24 @@ pub(super) struct Packed {
     pub(super) unchanged: Vec<Slice>,
 }
 
-/// How slices are packed.
+/// The rules of packing.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules<'a> {
     pub(super) service: &'a Value,
     pub(super) address_type: &'a Str,
     /// The most endpoints in a slice.
     pub(super) most: usize,
-    /// Whether the endpoints' hints are decided already.
+    /// True if the endpoints' hints are already decided.
     pub(super) hinted: bool,
 }
 
-/// A slice and which endpoints it keeps.
+/// A slice and the endpoints it keeps.
 struct Kept {
     slice: Slice,
     endpoints: Vec<usize>,
 }
 
-/// Packs the endpoints of one group into the slices that have its ports, and new ones.
+/// Packs the endpoints of one group into the slices with its ports, and into new ones.
 pub(super) fn pack(packed: &mut Packed, group: &Group, slices: Vec<Slice>, rules: Rules<'_>) {
     let mut left: HashMap<u64, usize> =
         group.endpoints.iter().enumerate().map(|(i, (print, _))| (print.identity, i)).collect();
@@ -83,7 +83,7 @@ pub(super) fn pack(packed: &mut Packed, group: &Group, slices: Vec<Slice>, rules
     packed.unchanged.extend(same.into_iter().map(|kept| kept.slice));
 }
 
-/// Takes the endpoints a slice has from those that are wanted; whether it has to be written.
+/// Removes the endpoints of a slice from those to be placed. Returns true if the slice has to be written.
 fn keep(kept: &mut Kept, left: &mut HashMap<u64, usize>, group: &Group, rules: Rules<'_>) -> bool {
     let mut is_changed = false;
     for print in &kept.slice.view.endpoints {
@@ -103,7 +103,7 @@ fn fill(endpoints: &mut Vec<usize>, left: &mut VecDeque<usize>, most: usize) {
     endpoints.extend(left.drain(..count));
 }
 
-/// The slice that is fullest after it has taken in all of them.
+/// The slice that is fullest after it has taken all of them.
 fn best_fit(slices: &[Kept], count: usize, most: usize) -> Option<usize> {
     if count >= most {
         return None;
@@ -124,7 +124,7 @@ fn draft(of: Option<Slice>, endpoints: &[usize], group: &Group, rules: Rules<'_>
 }
 
 impl Packed {
-    /// New slices take the place of those that would go: a write instead of two.
+    /// Replaces slices that would be deleted by new ones: one write instead of two.
     pub(super) fn recycle(&mut self, is_own: impl Fn(&Slice) -> bool) {
         let mut kept = Vec::new();
         for slice in self.delete.drain(..) {

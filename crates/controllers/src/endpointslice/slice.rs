@@ -1,4 +1,4 @@
-//! Slices: what is read off those there are, and how new ones and changed ones are written.
+//! EndpointSlices: the parts that are read of existing ones, and the encoding of new and changed ones.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use super::MANAGED_BY;
 use super::endpoint::{Endpoint, Print};
 use crate::{claims, services};
 
-/// Which service a slice is about.
+/// The label with the name of a slice's service.
 pub(crate) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 pub(crate) const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
 
-/// One port of a slice's endpoints. Ports that are equal but for their order are the same ports.
+/// A port of a slice's endpoints. Port lists that differ only in order are equal.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Port {
     name: Str,
@@ -23,7 +23,7 @@ pub(crate) struct Port {
     app_protocol: Option<Str>,
 }
 
-/// What is read off slices.
+/// The parts of a slice that are read.
 #[derive(Debug, Clone)]
 pub(super) struct SliceView {
     pub(super) address_type: Str,
@@ -44,7 +44,7 @@ impl View for SliceView {
     }
 }
 
-/// A slice with what is read off it.
+/// A slice and its view.
 #[derive(Debug, Clone)]
 pub(super) struct Slice {
     pub(super) object: Arc<Object>,
@@ -62,7 +62,7 @@ impl Slice {
         self.object.owners.iter().any(|owner| owner.uid == service.uid && owner.kind == "Service")
     }
 
-    /// All it says about its endpoints.
+    /// All its endpoints, decoded.
     pub(super) fn endpoints(&self) -> Vec<Endpoint> {
         endpoints(&self.object.tree()).collect()
     }
@@ -85,7 +85,7 @@ fn endpoints(slice: &Value) -> impl Iterator<Item = Endpoint> + '_ {
 /// A slice as it should become.
 #[derive(Debug, Clone)]
 pub(super) struct Draft {
-    /// The one that becomes so; `None` for a new one.
+    /// The slice to be updated; `None` for a new one.
     pub(super) of: Option<Slice>,
     pub(super) address_type: Str,
     pub(super) ports: Vec<Port>,
@@ -93,7 +93,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// The slice, for a service.
+    /// The object, for a service.
     pub(super) fn to_value(&self, service: &Value) -> Value {
         let mut slice = match &self.of {
             Some(slice) => slice.object.tree(),
@@ -107,7 +107,7 @@ impl Draft {
     }
 }
 
-/// A list as the API has it in slices: one of nothing is null.
+/// A list as slices encode it: null if empty.
 pub(crate) fn list(items: impl Iterator<Item = Value>) -> Value {
     let items: Vec<_> = items.collect();
     if items.is_empty() { Value::Null } else { Value::from(items) }
@@ -131,7 +131,7 @@ fn unreserved(labels: Option<&Map>) -> Map {
     labels
 }
 
-/// The labels of a service's slices: the service's, and those that say whose slices they are.
+/// The labels of a service's slices: those of the service, its name and the manager.
 pub(super) fn labels(service: &Value) -> Map {
     let mut labels = unreserved(meta::labels(service));
     if services::is_headless(service) {
@@ -142,13 +142,13 @@ pub(super) fn labels(service: &Value) -> Map {
     labels
 }
 
-/// Whether a slice has the labels of its service.
+/// True if a slice has the labels of its service.
 pub(super) fn is_labelled(slice: &Slice, service: &Value) -> bool {
     unreserved(Some(&slice.object.labels)) == unreserved(meta::labels(service))
 }
 
 impl Port {
-    /// Reads a port of a slice, or of Endpoints.
+    /// Decodes a port of a slice, or of Endpoints.
     pub(crate) fn of(port: &Value) -> Port {
         Port {
             name: port.str_at(&["name"]).unwrap_or_default().into(),
@@ -158,7 +158,7 @@ impl Port {
         }
     }
 
-    /// The port that a service's port means, where it has this number.
+    /// The port of a service with this target port number.
     pub(super) fn of_service(port: &Value, number: i64) -> Port {
         Port { number: Some(number), ..Port::of(port) }
     }

@@ -1,4 +1,4 @@
-//! Which slices services get, and which of them are written.
+//! Tests of the slices of services, and of which of them are written.
 
 use corten_api::{Status, value};
 
@@ -53,7 +53,7 @@ fn world(service: &Value, pods: &[Value], slices: &[Value]) -> World {
     let triggers = Triggers::default();
     let pods: Vec<_> = pods.iter().map(cached).map(Pod::from).collect();
     World {
-        trigger: triggers.since_last_look(&key(), service, &pods),
+        trigger: triggers.since_last_reconcile(&key(), service, &pods),
         object: cached(service),
         service: service.clone(),
         pods,
@@ -72,7 +72,7 @@ fn plan(world: World) -> Plan {
     EndpointSlices::new(EndpointSliceOptions::default()).plan(&key(), &Some(world), at(0))
 }
 
-/// What a plan does, in words: how many endpoints each slice it writes then has.
+/// The actions of a plan, with the number of endpoints of each slice it writes.
 fn words(plan: &Plan) -> Vec<String> {
     let count = |object: &Value| object.items_at(&["endpoints"]).len();
     let word = |action: &Action| match action {
@@ -107,7 +107,7 @@ fn after(slices: &[Value], plan: &Plan) -> Vec<Value> {
     slices
 }
 
-/// The slices that a service with these pods has.
+/// The slices of a service with these pods.
 fn made(service: &Value, pods: &[Value]) -> Vec<Value> {
     let slices = after(&[], &plan(world(service, pods, &[])));
     assert_eq!(words(&plan(world(service, pods, &slices))), [""; 0], "nothing is done twice");
@@ -267,7 +267,7 @@ fn families_have_their_own_slices() {
     let ips = vec![value!({"ip": "010.1.0.001"}), value!({"ip": "fd00:0:0::1"})];
     let dual = with(pod(1), &["status", "podIPs"], ips);
     let slices = made(&both, std::slice::from_ref(&dual));
-    let told: Vec<_> = slices
+    let reported: Vec<_> = slices
         .iter()
         .map(|s| {
             (
@@ -276,7 +276,7 @@ fn families_have_their_own_slices() {
             )
         })
         .collect();
-    assert_eq!(told, [("IPv4", Value::from("10.1.0.1")), ("IPv6", Value::from("fd00::1"))]);
+    assert_eq!(reported, [("IPv4", Value::from("10.1.0.1")), ("IPv6", Value::from("fd00::1"))]);
     assert_eq!(words(&plan(world(&service(), &[dual], &slices))), ["delete s2"], "it has IPv4 only now");
     let unsaid =
         with(with(service(), &["spec", "ipFamilies"], Value::Null), &["spec", "clusterIP"], "fd00::9");
@@ -315,10 +315,10 @@ fn hints_follow_the_traffic_distribution() {
     let over = plan(world(&service(), &[pod(1)], &slices));
     assert_eq!(words(&over), ["update s1 1"]);
     assert_eq!(hints(&after(&slices, &over)), None);
-    assert_eq!(over.events, [], "nobody asked for hints by capacity");
+    assert_eq!(over.events, [], "the service wants no topology hints");
 }
 
-/// A service that wants hints by capacity, given the zones' processors.
+/// A service with topology hints, given the zones' CPUs.
 fn by_capacity(world: World, processors: &[(&str, i64)]) -> World {
     let processors = processors.iter().map(|(zone, count)| (Str::new(zone), *count)).collect();
     World { shares: topology::of_processors(&processors), was_by_capacity: true, ..world }
@@ -395,14 +395,14 @@ fn changes_tell_since_when_they_were_due() {
     let triggers = Triggers::default();
     let look = |pods: &[Value]| {
         let pods: Vec<_> = pods.iter().map(cached).map(Pod::from).collect();
-        triggers.since_last_look(&key(), &service(), &pods)
+        triggers.since_last_reconcile(&key(), &service(), &pods)
     };
     let since = |n, seconds| {
         let condition = value!({"type": "Ready", "status": "True", "lastTransitionTime": (at_text(seconds))});
         with(pod(n), &["status", "conditions"], vec![condition])
     };
     assert_eq!(look(&[pod(1)]), Some(at(-100)), "the service itself");
-    assert_eq!(look(&[pod(1)]), None, "nothing that can be told");
+    assert_eq!(look(&[pod(1)]), None, "the time is unknown");
     assert_eq!(look(&[since(1, -5), since(2, -3)]), Some(at(-5)), "the first of several");
     assert_eq!(look(&[since(1, -5), since(2, -3), since(3, -4)]), Some(at(-4)));
     assert_eq!(look(&[since(1, -5)]), None);
@@ -411,16 +411,16 @@ fn changes_tell_since_when_they_were_due() {
 }
 
 #[test]
-fn failures_are_told() {
+fn failures_are_reported() {
     let world = Some(world(&service(), &[pod(1)], &[]));
     let controller = EndpointSlices::new(EndpointSliceOptions::default());
     let plan = controller.plan(&key(), &world, at(0));
     assert!(controller.conclude(&key(), &world, &done(&plan), at(0)).is_done());
     let refused = failed(&plan, Status::bad_request("no"));
-    let told = controller.conclude(&key(), &world, &refused, at(0));
-    assert_eq!(told.events[0].reason, "FailedToUpdateEndpointSlices");
+    let reported = controller.conclude(&key(), &world, &refused, at(0));
+    assert_eq!(reported.events[0].reason, "FailedToUpdateEndpointSlices");
     assert_eq!(
-        told.events[0].message,
+        reported.events[0].message,
         "Error updating Endpoint Slices for Service default/web: failed to create EndpointSlice for Service \
          default/web: no"
     );

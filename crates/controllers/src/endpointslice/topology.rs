@@ -1,8 +1,8 @@
-//! Hints by capacity: each zone is meant to use as many endpoints as it has processors in proportion.
+//! Topology hints: each zone uses as many endpoints as its share of the CPUs.
 //!
-//! Endpoints are hinted to their own zone, and as few as possible to others so that no zone's endpoints get more
-//! than a fifth more than their share. Where that cannot be, there are no hints at all and everybody uses every
-//! endpoint. All in here is decided per address type.
+//! Endpoints are hinted to their own zone, and as few as possible to others, so that no zone's endpoints are overloaded
+//! by more than a fifth. Where that is impossible there are no hints, and every zone uses every endpoint. Everything in
+//! here is per address type.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use super::pack::Packed;
 use super::slice::{Draft, Slice};
 use crate::conditions;
 
-/// How much more than its share an endpoint may have to bear.
+/// The overload that an endpoint may have to bear.
 const OVERLOAD: f64 = 0.2;
 
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 const NOT_COUNTED: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 
-/// The share of all processors each zone has.
+/// Each zone's share of all CPUs.
 pub(super) type Shares = BTreeMap<Str, f64>;
 
 pub(super) fn zone(node: &Object) -> Option<Str> {
@@ -29,7 +29,7 @@ pub(super) fn zone(node: &Object) -> Option<Str> {
     zone.map(Str::new)
 }
 
-/// The shares of the zones of the nodes that are ready; `None` if they cannot be told.
+/// The shares of the zones of ready nodes; `None` if they cannot be computed.
 pub(super) fn shares(nodes: &Cache) -> Option<Shares> {
     let mut processors: BTreeMap<Str, i64> = BTreeMap::new();
     for node in nodes.list("") {
@@ -55,7 +55,7 @@ pub(super) fn of_processors(processors: &BTreeMap<Str, i64>) -> Option<Shares> {
     is_known.then(|| processors.iter().map(|(z, own)| (z.clone(), *own as f64 / total as f64)).collect())
 }
 
-/// How many endpoints a zone may have.
+/// The number of endpoints that a zone may have.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Allocation {
     least: usize,
@@ -65,7 +65,8 @@ struct Allocation {
 
 type Counts = BTreeMap<Str, usize>;
 
-/// Gives every endpoint that is ready a zone, rewriting slices only if they have to be; why not, if it cannot be.
+/// Hints every ready endpoint to a zone, rewriting slices only if they have to be. Returns the reason if that is
+/// impossible.
 pub(super) fn hint(packed: &mut Packed, shares: Option<&Shares>) -> Result<(), String> {
     let result = try_hint(packed, shares);
     if result.is_err() {
@@ -128,7 +129,7 @@ fn redraft(slice: Slice, endpoints: Vec<Endpoint>) -> Draft {
     Draft { of: Some(slice), address_type: view.address_type.clone(), ports: view.ports.clone(), endpoints }
 }
 
-/// Takes all hints away.
+/// Removes all hints.
 pub(super) fn remove(packed: &mut Packed) {
     for endpoint in drafts(packed).flat_map(|draft| &mut draft.endpoints) {
         endpoint.hints = Hints::default();
@@ -189,7 +190,7 @@ fn fitting_hints(
     own.iter().all(fits).then_some(own)
 }
 
-/// Hints endpoints of zones that have too many to zones that have too few.
+/// Hints endpoints of zones with too many to zones with too few.
 fn redistribute(
     endpoints: &mut [&mut Endpoint],
     counts: &mut Counts,
@@ -208,7 +209,7 @@ fn redistribute(
     }
 }
 
-/// Takes one of a zone, if it has one; a zone without any is forgotten.
+/// Takes one from a zone, if it has one; a zone without any is removed.
 fn take_one(counts: &mut Counts, zone: &Str) -> bool {
     let Some(count) = counts.get_mut(zone) else { return false };
     *count -= 1;
@@ -218,7 +219,7 @@ fn take_one(counts: &mut Counts, zone: &Str) -> bool {
     true
 }
 
-/// How many endpoints which zones should give away, and how many which should get.
+/// The number of endpoints that zones should give, and that others should receive.
 fn surplus_and_lack(allocations: &BTreeMap<Str, Allocation>, counts: &Counts) -> (Counts, Counts) {
     let has = |zone: &Str| counts.get(zone).copied().unwrap_or(0) as f64;
     let mut over: BTreeMap<Str, f64> =
@@ -226,7 +227,7 @@ fn surplus_and_lack(allocations: &BTreeMap<Str, Allocation>, counts: &Counts) ->
     let mut under: BTreeMap<Str, f64> = over.iter().map(|(zone, over)| (zone.clone(), -over)).collect();
     let (mut giving, mut receiving) = (Counts::new(), Counts::new());
     while let (Some((from, give)), Some((to, get))) = (most(&mut over), most(&mut under)) {
-        // Moving is worth it for a whole endpoint on one side and half of one on the other.
+        // A move is worth it for a whole endpoint on one side and half of one on the other.
         if (*give < 1.0 && *get < 1.0) || *give < 0.5 || *get < 0.5 {
             break;
         }

@@ -1,15 +1,15 @@
-//! Who belongs to whom: a node per object with its owners, never its text. Pure: changes go in, and out come the
-//! objects that have to be looked at.
+//! The ownership graph: a node per object with its owners, without the object's text. Pure: watch events go in, and the
+//! objects that have to be processed come out.
 //!
-//! An owner that somebody names and nobody has seen is a virtual node until it is seen, or the server says that
-//! there is no such object.
+//! An owner that a reference names and that was never observed is a virtual node until it is observed, or the API
+//! server says that it does not exist.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use corten_api::Str;
 use corten_client::Owner;
 
-/// How many owners are remembered not to exist.
+/// The number of absent owners that are remembered.
 const ABSENT: usize = 500;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -22,28 +22,28 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// The owner that a reference of an object in a namespace means.
+    /// The identity of the owner that a reference of an object in a namespace names.
     pub(super) fn of_owner(owner: &Owner, namespace: Str) -> Identity {
         let Owner { api_version, kind, name, uid, .. } = owner.clone();
         Identity { api_version, kind, namespace, name, uid }
     }
 
-    /// Whether a reference names this very object.
+    /// True if a reference names this very object.
     fn is_meant_by(&self, owner: &Owner) -> bool {
         let Identity { api_version, kind, name, uid, .. } = self;
         (api_version, kind, name, uid) == (&owner.api_version, &owner.kind, &owner.name, &owner.uid)
     }
 }
 
-/// An object as it was seen.
+/// An object as it was observed.
 #[derive(Debug, Clone)]
 pub(super) struct Facts {
     pub(super) identity: Identity,
     pub(super) owners: Box<[Owner]>,
     pub(super) deleting: bool,
-    /// It is being deleted, and waits for its dependents to be deleted first.
+    /// It is being deleted in the foreground, after its dependents.
     pub(super) waits_for_deletion: bool,
-    /// It is being deleted, and waits for its dependents to be let go.
+    /// It is being deleted, after its dependents are orphaned.
     pub(super) waits_for_orphaning: bool,
 }
 
@@ -54,14 +54,14 @@ struct Node {
     dependents: HashSet<Str>,
 }
 
-/// What has to be looked at.
+/// Work for the collector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Whether it should be deleted, or can go.
+    /// Decide whether to delete an object, or to remove its finalizer.
     Delete(Str),
-    /// Whether its dependents are let go.
+    /// Orphan the dependents of an object.
     Orphan(Str),
-    /// Tell that it names an owner in another namespace.
+    /// Report that an object names an owner in another namespace.
     Report(Identity, Owner),
 }
 
@@ -72,9 +72,9 @@ pub(super) struct Graph {
     absent_order: VecDeque<Identity>,
 }
 
-/// A node as those see it who decide about it.
+/// A node with the facts that decisions need.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct NodeState {
     pub(super) facts: Facts,
     pub(super) is_virtual: bool,
     pub(super) has_dependents: bool,
@@ -83,10 +83,10 @@ pub(super) struct Seen {
 }
 
 impl Graph {
-    pub(super) fn look(&self, uid: &str) -> Option<Seen> {
+    pub(super) fn look(&self, uid: &str) -> Option<NodeState> {
         let node = self.nodes.get(uid)?;
         let waits = |uid: &Str| self.nodes.get(uid).is_some_and(|n| n.facts.waits_for_deletion);
-        Some(Seen {
+        Some(NodeState {
             facts: node.facts.clone(),
             is_virtual: !node.seen,
             has_dependents: !node.dependents.is_empty(),
@@ -99,7 +99,7 @@ impl Graph {
         uids.filter_map(|uid| self.nodes.get(uid)).map(|node| node.facts.identity.clone()).collect()
     }
 
-    /// The dependents that hold up the deletion of their owner, and whether they wait for their own.
+    /// The dependents that block the deletion of their owner, and whether they wait for their own.
     pub(super) fn blocking(&self, uid: &str) -> Vec<(Str, bool)> {
         let uids = self.nodes.get(uid).map(|node| &node.dependents).into_iter().flatten();
         let blocks = |node: &&Node| node.facts.owners.iter().any(|o| o.uid == uid && o.blocks_deletion);
@@ -111,7 +111,7 @@ impl Graph {
         self.absent.contains(owner)
     }
 
-    /// Remembers that there is no such object.
+    /// Remembers that an object does not exist.
     pub(super) fn note_absent(&mut self, owner: Identity) {
         if self.absent.insert(owner.clone()) {
             self.absent_order.push_back(owner);
@@ -123,7 +123,7 @@ impl Graph {
         }
     }
 
-    /// Every seen object of a kind.
+    /// Every observed object of a kind.
     pub(super) fn of_kind(&self, api_version: &str, kind: &str) -> Vec<Str> {
         let is = |node: &&Node| {
             let identity = &node.facts.identity;
@@ -132,7 +132,7 @@ impl Graph {
         self.nodes.values().filter(is).map(|node| node.facts.identity.uid.clone()).collect()
     }
 
-    /// Takes in the newest state of an object.
+    /// Stores the newest state of an object.
     pub(super) fn present(&mut self, facts: Facts) -> Vec<Work> {
         let mut work = Vec::new();
         let uid = facts.identity.uid.clone();
@@ -168,7 +168,7 @@ impl Graph {
         work
     }
 
-    /// A virtual node is seen to be somebody: dependents that mean somebody else have to be looked at.
+    /// A virtual node was observed: dependents that name another identity have to be processed.
     fn settle_identity(&self, identity: &Identity, work: &mut Vec<Work>) {
         let Some(node) = self.nodes.get(&identity.uid) else { return };
         if node.seen || node.facts.identity == *identity {
@@ -191,7 +191,7 @@ impl Graph {
     }
 
     fn change_owners(&mut self, uid: &Str, before: &[Owner], after: &[Owner], work: &mut Vec<Work>) {
-        // An object may name as many owners as there is room for: each is looked up, not searched for.
+        // An object may name any number of owners: each is looked up in a set, not searched for.
         fn uids<'o>(owners: impl Iterator<Item = &'o Owner>) -> HashSet<&'o Str> {
             owners.map(|owner| &owner.uid).collect()
         }
@@ -227,7 +227,7 @@ impl Graph {
                 if node.seen && elsewhere {
                     self.report(dependent, identity, work);
                 }
-                // A virtual node's namespace is only a guess.
+                // The namespace of a virtual node is only a guess.
                 doubtful |= (elsewhere && (!identity.namespace.is_empty() || !node.seen))
                     || !identity.is_meant_by(owner);
                 continue;
@@ -241,7 +241,7 @@ impl Graph {
         }
     }
 
-    /// The server no longer has an object.
+    /// The API server has deleted an object.
     pub(super) fn gone(&mut self, uid: &str) -> Vec<Work> {
         let Some(identity) = self.nodes.get(uid).map(|node| node.facts.identity.clone()) else {
             return Vec::new();
@@ -249,7 +249,7 @@ impl Graph {
         self.remove(uid, identity)
     }
 
-    /// The server says that it has no such object. What was seen by another name under the same uid stays.
+    /// The API server has no such object. An object that was observed under another name with the same uid stays.
     pub(super) fn absent(&mut self, identity: &Identity) -> Vec<Work> {
         let Some(node) = self.nodes.get(&identity.uid) else { return Vec::new() };
         let same = node.facts.identity == *identity;
@@ -293,7 +293,7 @@ impl Graph {
         node.dependents.iter().cloned().chain(owners).map(Work::Delete).collect()
     }
 
-    /// The dependents of a node that mean this owner, and those that mean another.
+    /// The dependents of a node that name this owner, and those that name another.
     fn partition<'a>(&'a self, node: &'a Node, owner: &Identity) -> (Vec<&'a Node>, Vec<&'a Node>) {
         let (mut matching, mut others) = (Vec::new(), Vec::new());
         for dependent in node.dependents.iter().filter_map(|uid| self.nodes.get(uid)) {

@@ -1,6 +1,5 @@
-//! Follows every kind that can be deleted, listed and watched, and feeds the graph. Kinds come and go at run time:
-//! whenever definitions of kinds or of APIs change, or an owner is of a kind that is not known, the server is asked
-//! anew.
+//! Watches every kind that can be deleted, listed and watched, and feeds the graph. Kinds change at run time: discovery
+//! is repeated whenever CRDs or APIServices change, or an owner is of an unknown kind.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -14,16 +13,16 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::Garbage;
+use super::decision::{FOREGROUND, ORPHAN};
 use super::graph::{Facts, Identity};
-use super::verdict::{FOREGROUND, ORPHAN};
 
 const RETRY: Backoff = Backoff { first: Duration::from_millis(800), longest: Duration::from_secs(30) };
-/// Definitions change several times before they are served.
-const SETTLING: Duration = Duration::from_secs(1);
-/// How long the first look at everything may take before work begins without the kinds that do not answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The time to wait after a change of definitions, which come in groups.
+const DISCOVERY_DELAY: Duration = Duration::from_secs(1);
+/// The longest wait for the initial sync; after that, processing starts without the kinds that have not synced.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Keeps a follower per kind, for ever.
+/// Keeps one watch per kind, for ever.
 pub(super) async fn follow_all(
     garbage: Arc<Garbage>,
     client: Client,
@@ -45,15 +44,17 @@ pub(super) async fn follow_all(
                 };
                 tokio::select! {
                     () = all => {}
-                    () = clock.sleep(PATIENCE) => tracing::warn!("some kinds cannot be watched; going on without them"),
+                    () = clock.sleep(SYNC_TIMEOUT) => {
+                        tracing::warn!("caches of some resources have not synced; continuing without them");
+                    }
                 }
                 ready.send_replace(true);
                 garbage.stale.notified().await;
-                clock.sleep(SETTLING).await;
+                clock.sleep(DISCOVERY_DELAY).await;
             }
             Err(error) => {
                 failures += 1;
-                tracing::warn!(%error, "the server's kinds could not be found out");
+                tracing::warn!(err = %error, "API discovery failed; retrying");
                 clock.sleep(RETRY.delay(failures)).await;
             }
         }
@@ -66,7 +67,7 @@ struct Followers {
 }
 
 impl Followers {
-    /// Follows what is new and no longer what is gone; tells when the new ones have been seen whole.
+    /// Starts watches of new kinds and stops those of removed ones. Returns the sync states of the new ones.
     fn adjust(
         &mut self,
         discovery: &Discovery,
@@ -79,7 +80,7 @@ impl Followers {
             .filter(|s| s.has_verbs(&["delete", "list", "watch"]))
             .map(|s| &s.kind)
             .collect();
-        // While a group does not answer, its kinds are not gone.
+        // While the discovery of a group fails, its kinds are not removed.
         if discovery.failed.is_empty() {
             self.kinds.retain(|kind, follower| {
                 let stays = wanted.contains(&kind);
@@ -110,7 +111,7 @@ impl Followers {
     }
 }
 
-/// Events are nobody's, and many.
+/// Events have no owners, and are many.
 fn is_ignored(kind: &Kind) -> bool {
     kind.plural == kinds::EVENTS.plural && matches!(kind.group.as_str(), "" | "events.k8s.io")
 }
@@ -118,9 +119,9 @@ fn is_ignored(kind: &Kind) -> bool {
 struct Follower {
     kind: Kind,
     garbage: Arc<Garbage>,
-    /// Where to go on; empty to start over.
+    /// The version to resume from; empty to list again.
     version: String,
-    /// While the whole state is being sent: the uids that came.
+    /// During the initial list: the uids received so far.
     seen: Option<HashSet<Str>>,
     synced: watch::Sender<bool>,
 }
@@ -136,7 +137,7 @@ impl Follower {
                         self.version.clear();
                     }
                     failures += 1;
-                    tracing::debug!(kind = %self.kind.plural, %error, "watch ended");
+                    tracing::debug!(resource = %self.kind.plural, err = %error, "watch closed; retrying");
                     clock.sleep(RETRY.delay(failures)).await;
                 }
             }
@@ -183,7 +184,7 @@ impl Follower {
     }
 }
 
-/// What the graph wants to know of an object.
+/// The facts that the graph needs of an object.
 fn facts(kind: &Kind, object: &Value) -> Facts {
     let deleting = meta::is_deleting(object);
     let waits = |finalizer: &str| deleting && meta::finalizers(object).any(|f| f == finalizer);

@@ -1,4 +1,4 @@
-//! The graph: which changes make whom be looked at.
+//! Tests of the graph: the work that changes cause.
 
 #[path = "../../../api/tests/bounds/meter.rs"]
 mod meter;
@@ -45,7 +45,7 @@ fn delete(name: &str) -> Work {
 }
 
 #[test]
-fn an_unseen_owner_is_looked_at_until_it_is_seen_or_absent() {
+fn a_virtual_owner_is_processed_until_it_is_observed_or_absent() {
     let mut graph = Graph::default();
     assert_eq!(graph.present(object("child", &[owner("parent", true)])), [delete("parent")]);
     assert!(graph.look("uid-parent").is_some_and(|seen| seen.is_virtual && seen.has_dependents));
@@ -67,7 +67,7 @@ fn waiting_for_dependents_wakes_them_and_their_end_wakes_the_owner() {
     graph.present(object("child", &[owner("parent", true)]));
     assert_eq!(graph.blocking("uid-parent"), [(Str::new("uid-child"), false)]);
     assert_eq!(graph.present(waiting(object("parent", &[]))), [delete("child"), delete("parent")]);
-    assert_eq!(graph.present(waiting(object("parent", &[]))), [], "it is told once");
+    assert_eq!(graph.present(waiting(object("parent", &[]))), [], "reported once");
     assert_eq!(graph.gone("uid-child"), [delete("parent")]);
     assert_eq!(graph.blocking("uid-parent"), []);
 }
@@ -82,7 +82,7 @@ fn orphaning_comes_before_deleting() {
 }
 
 #[test]
-fn owners_are_woken_by_whoever_no_longer_holds_them_up() {
+fn owners_are_processed_when_a_dependent_no_longer_blocks() {
     let mut graph = Graph::default();
     graph.present(object("parent", &[]));
     graph.present(object("child", &[owner("parent", true)]));
@@ -96,7 +96,7 @@ fn owners_are_woken_by_whoever_no_longer_holds_them_up() {
 }
 
 #[test]
-fn an_owner_in_another_namespace_is_reported_and_looked_into() {
+fn an_owner_in_another_namespace_is_reported_and_processed() {
     let mut graph = Graph::default();
     let mut parent = object("parent", &[]);
     parent.identity.namespace = "elsewhere".into();

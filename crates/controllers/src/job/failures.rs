@@ -1,7 +1,7 @@
-//! How often pods of a job have failed in a row, so that each try waits longer than the one before.
+//! The backoff of jobs: consecutive pod failures, each of which doubles the delay before the next pod.
 //!
-//! Remembered per job from look to look, as pods may be gone long before their failure stops to matter. What is not
-//! remembered, after a restart, is read off the pods that are still there.
+//! Remembered per job between reconciles, as pods may be deleted long before their failure stops to matter. After a
+//! restart it is computed from the pods that still exist.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::tracking::JobPod;
 
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(10), longest: Duration::from_secs(600) };
 
-/// Failures since the last success.
+/// The failures since the last success.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Failures {
     pub(super) count: u32,
@@ -25,10 +25,10 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// How long the next try has to wait.
+    /// The delay before the next pod may be created.
     pub(super) fn wait(&self, now: Timestamp) -> Duration {
         let Some(last) = self.last else { return Duration::ZERO };
-        // Clocks that disagree make the wait longer, not shorter.
+        // A clock that is behind makes the delay longer, never shorter.
         let delay = BACKOFF.delay(self.count);
         match Duration::try_from(now.duration_since(last)) {
             Ok(passed) => delay.saturating_sub(passed),
@@ -36,7 +36,7 @@ impl Failures {
         }
     }
 
-    /// Adds pods that have ended: a success makes up for every failure before it.
+    /// Adds finished pods: a success resets every failure before it.
     fn add(&mut self, succeeded: &[Option<Timestamp>], failed: &[Option<Timestamp>]) {
         let success = succeeded.iter().max();
         if success.is_some() {
@@ -52,11 +52,11 @@ impl Failures {
 struct Record {
     job: Str,
     failures: Failures,
-    /// Pods that have been added and can still be seen.
+    /// The pods that have been added and still exist.
     added: HashSet<Str>,
 }
 
-/// The failures of every job that is not finished.
+/// The failures of every unfinished job.
 #[derive(Debug, Default)]
 pub(super) struct Memory(Mutex<HashMap<Key, Record>>);
 
@@ -65,7 +65,7 @@ impl Memory {
         self.0.lock().remove(key);
     }
 
-    /// Takes in what can be seen now.
+    /// Adds the pods that have finished since the last reconcile.
     pub(super) fn update(&self, key: &Key, uid: &str, job: &Job, pods: &[JobPod]) -> Failures {
         let mut records = self.0.lock();
         let record = records.entry(key.clone()).or_default();
@@ -73,7 +73,7 @@ impl Memory {
         if is_first {
             *record = Record { job: uid.into(), ..Record::default() };
         }
-        // Those that have been counted were added before, unless nothing is remembered.
+        // Counted pods were added before, unless this is the first reconcile after a restart.
         let is_new = |pod: &&JobPod| pod.uncounted || (is_first && pod.pod.is_finished());
         let added = std::mem::take(&mut record.added);
         let (mut succeeded, mut failed) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Sets of completion indexes, kept and written as intervals: `1,3-5,7`.
+//! Sets of completion indexes, stored and encoded as intervals: `1,3-5,7`.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub(super) struct Indexes(Vec<(i64, i64)>);
 
 impl Indexes {
-    /// Reads the indexes below a number. Intervals that cannot be read are left out.
+    /// Parses the indexes below a limit. Invalid intervals are left out.
     pub(super) fn parse(text: &str, below: i64) -> Indexes {
         let interval = |text: &str| {
             let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -38,7 +38,7 @@ impl Indexes {
         self.0.get(at).is_some_and(|(first, _)| *first <= index)
     }
 
-    /// How many there are.
+    /// The number of indexes.
     pub(super) fn count(&self) -> i64 {
         self.0.iter().map(|(first, last)| last - first + 1).sum()
     }
@@ -47,7 +47,7 @@ impl Indexes {
         self.0.is_empty()
     }
 
-    /// How many are in both.
+    /// The number of indexes in both sets.
     pub(super) fn shared_with(&self, other: &Indexes) -> i64 {
         let (mut ours, mut theirs, mut count) = (self.0.iter().peekable(), other.0.iter().peekable(), 0);
         while let (Some(&&(a_first, a_last)), Some(&&(b_first, b_last))) = (ours.peek(), theirs.peek()) {
@@ -61,7 +61,7 @@ impl Indexes {
         count
     }
 
-    /// Those below a number that are not in here, lowest first.
+    /// The indexes below a limit that are not in the set, lowest first.
     pub(super) fn missing(&self, below: i64) -> impl Iterator<Item = i64> {
         let starts = std::iter::once(0).chain(self.0.iter().map(|(_, last)| last + 1));
         let ends = self.0.iter().map(move |(first, _)| *first.min(&below)).chain(std::iter::once(below));

@@ -1,6 +1,7 @@
-//! Pods that no job counts any more: their job is gone or has finished, or they have lost it. They are let go.
+//! Removes the tracking finalizer of pods that no job counts any more: their job does not exist or has finished, or
+//! they were released.
 //!
-//! Watches pods and jobs. Never touches pods of jobs that go on, or that others manage.
+//! Watches pods and jobs. Never touches pods of unfinished jobs, or of jobs with another manager.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ pub(crate) struct OrphanPods {
 }
 
 impl Controller for OrphanPods {
-    /// The pod, if it is to be let go.
+    /// The pod, if its finalizer is to be removed.
     type World = Option<Arc<Object>>;
 
     fn name(&self) -> &'static str {
@@ -63,7 +64,7 @@ fn is_tracked(pod: &Object) -> bool {
     pod.view::<PodView>().tracking.as_ref().is_some_and(|tracking| tracking.uncounted)
 }
 
-/// Whether nobody counts a pod, given the job it belongs to.
+/// True if no job counts a pod, given the job it belongs to.
 fn is_lost(pod: &Object, job: Option<&JobView>) -> bool {
     is_tracked(pod)
         && match (pod.controller(), job) {
@@ -77,13 +78,13 @@ fn is_job(owner: &Owner) -> bool {
     owner.kind == kinds::JOBS.kind && owner.api_version == "batch/v1"
 }
 
-/// The very job a pod belongs to.
+/// The job that controls a pod, by uid.
 fn job_of(caches: &Caches, pod: &Object, owner: &Owner) -> Option<Arc<JobView>> {
     let job = caches.of(&kinds::JOBS).get(&Key::new(pod.key.namespace.clone(), owner.name.clone()))?;
     (job.uid == owner.uid).then(|| job.view())
 }
 
-/// A pod without a controller, or one that is on its way out and that its job may have forgotten.
+/// A pod without a controller, or a terminating one that its job may no longer track.
 fn lost_pod(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
     let Some(pod) = change.new.as_ref().filter(|pod| is_tracked(pod)) else { return };
     let is_lost = match pod.controller() {
@@ -95,7 +96,7 @@ fn lost_pod(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
     }
 }
 
-/// The pods of a job that has finished or is gone.
+/// The pods of a job that has finished or was deleted.
 fn pods_of_ended_job(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
     let job = change.object();
     if change.new.is_none() || job.view::<JobView>().finished.is_some() {
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_nobody_counts_are_let_go() {
+    fn finalizers_of_orphaned_pods_are_removed() {
         let owner = |version: &str, kind: &str| {
             Some(value!({"apiVersion": version, "kind": kind, "name": "j", "uid": "u", "controller": true}))
         };
@@ -132,7 +133,7 @@ mod tests {
         };
         let of_job = || owner("batch/v1", "Job");
         for (why, owner, finalizer, job, lost) in [
-            ("nobody's", None, FINALIZER, None, true),
+            ("without an owner", None, FINALIZER, None, true),
             ("counted", None, "other", None, false),
             ("of a job that is gone", of_job(), FINALIZER, None, true),
             ("of a job that goes on", of_job(), FINALIZER, job(None, false), false),

@@ -1,24 +1,24 @@
-//! What a job's policies say: what a failed pod means, and when enough has succeeded.
+//! The policies of a job: the meaning of a pod failure, and the success policy.
 
 use corten_api::{Value, meta};
 
 use super::indexes::Indexes;
 
-/// What the failure of a pod means.
+/// The meaning of a pod failure.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// It counts towards the limits, as without a policy.
+    /// It counts towards the backoff limit, as without a policy.
     #[default]
     Counts,
-    /// It does not count, and is made good.
+    /// It does not count, and the pod is replaced.
     Ignored,
-    /// Its index has failed, however many more tries it had.
+    /// Its index has failed, whatever its remaining attempts.
     FailsIndex,
-    /// The job has failed, for this reason.
+    /// The job has failed, with this message.
     FailsJob(String),
 }
 
-/// The first rule that fits a failed pod decides.
+/// Applies the first matching rule of the pod failure policy.
 pub(super) fn meaning(policy: &Value, pod: &Value) -> Meaning {
     let found = policy.items_at(&["rules"]).iter().enumerate().find_map(|(at, rule)| {
         match (rule.get("onExitCodes"), rule) {
@@ -35,7 +35,7 @@ pub(super) fn meaning(policy: &Value, pod: &Value) -> Meaning {
     }
 }
 
-/// The container that ended as a rule wants it.
+/// The container whose exit code matches a rule.
 fn exit(pod: &Value, rule: &Value) -> Option<String> {
     let name = rule.str_at(&["containerName"]);
     let values = rule.items_at(&["values"]);
@@ -56,7 +56,7 @@ fn exit(pod: &Value, rule: &Value) -> Option<String> {
     })
 }
 
-/// The condition that a rule wants.
+/// The pod condition that matches a rule.
 fn condition(pod: &Value, patterns: &[Value]) -> Option<String> {
     let same = |a: &Value, b: &Value, key: &str| a.str_at(&[key]) == b.str_at(&[key]);
     let conditions = pod.items_at(&["status", "conditions"]);
@@ -66,7 +66,7 @@ fn condition(pod: &Value, patterns: &[Value]) -> Option<String> {
     Some(format!("Pod {namespace}/{name} has condition {}", found.str_at(&["type"]).unwrap_or_default()))
 }
 
-/// Which rule of a success policy is met, in words.
+/// The message of the success policy rule that is met.
 pub(super) fn success(policy: Option<&Value>, completions: i64, succeeded: &Indexes) -> Option<String> {
     if succeeded.is_empty() {
         return None;

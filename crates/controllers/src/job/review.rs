@@ -1,4 +1,4 @@
-//! How a job stands: what is counted of its pods, and whether it is to end.
+//! The state of a job: its pod counts, and whether it is about to finish.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::policies::{self, Meaning};
 use super::spec::Job;
 use super::tracking::JobPod;
 
-/// Why a job is to end.
+/// The reason why a job finishes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ending {
     pub(super) success: bool,
@@ -28,17 +28,17 @@ impl Ending {
         Ending { success: false, reason: reason.to_owned(), message: message.into() }
     }
 
-    /// The condition that says it is to end, while pods still do.
+    /// The condition while pods are still running.
     pub(super) fn interim(&self) -> &'static str {
         if self.success { "SuccessCriteriaMet" } else { "FailureTarget" }
     }
 
-    /// The condition that says it has ended.
+    /// The final condition.
     pub(super) fn last(&self) -> &'static str {
         if self.success { "Complete" } else { "Failed" }
     }
 
-    /// As a look before this one has decided.
+    /// The ending that an earlier reconcile has decided.
     fn known(job: &Job) -> Option<Ending> {
         let of = |success: bool, condition: &Value| {
             let text = |key: &str| condition.str_at(&[key]).unwrap_or_default().to_owned();
@@ -49,24 +49,24 @@ impl Ending {
     }
 }
 
-/// How a job stands.
+/// The state of a job.
 #[derive(Debug)]
 pub(super) struct Review<'a> {
     pub(super) active: Vec<&'a JobPod>,
     pub(super) ready: i64,
     pub(super) terminating: i64,
     pub(super) succeeded: i64,
-    /// Indexes that were known to have succeeded, and those that have by now.
+    /// The indexes recorded as succeeded, and those that have succeeded by now.
     pub(super) known_indexes: Indexes,
     pub(super) succeeded_indexes: Indexes,
-    /// Of a job whose indexes fail by themselves.
+    /// For a job with backoff per index.
     pub(super) failed_indexes: Option<Indexes>,
-    /// Indexes for which something runs, or has to end before something else may.
+    /// The indexes with a running pod, or one that has to terminate before it is replaced.
     pub(super) busy_indexes: Indexes,
-    /// The pods that stay until their indexes are tried again, as they tell how often that was done.
+    /// Failed pods that are kept until their index is retried, because they hold its failure count.
     pub(super) kept: BTreeMap<i64, &'a JobPod>,
     pub(super) ending: Option<Ending>,
-    /// How long it may still run, if there is a limit.
+    /// The time left before the active deadline, if there is one.
     pub(super) time_left: Option<Duration>,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Review<'a> {
         };
         review.ending = review.ending.take().or_else(|| review.failure(job, pods));
         if job.is_indexed() {
-            review.look_at_indexes(job, pods);
+            review.review_indexes(job, pods);
         }
         review
     }
@@ -113,7 +113,7 @@ impl<'a> Review<'a> {
         over.then(|| Ending::failure("DeadlineExceeded", why))
     }
 
-    fn look_at_indexes(&mut self, job: &Job, pods: &'a [JobPod]) {
+    fn review_indexes(&mut self, job: &Job, pods: &'a [JobPod]) {
         let indexes_of = |is_one: &dyn Fn(&JobPod) -> bool| -> Indexes {
             let found = pods.iter().filter(|pod| pod.uncounted && is_one(pod));
             found.filter_map(|pod| pod.index_in(job)).collect()
@@ -140,7 +140,7 @@ impl<'a> Review<'a> {
         }
     }
 
-    /// The last pod of each index that failed, can be tried again and is not yet.
+    /// The last failed pod of each index that can be retried and has not been yet.
     fn kept_pods(&self, job: &Job, pods: &'a [JobPod]) -> BTreeMap<i64, &'a JobPod> {
         let running: Indexes = self.active.iter().filter_map(|pod| pod.tracking.index).collect();
         let settled = self.settled().union(&running);
@@ -157,13 +157,13 @@ impl<'a> Review<'a> {
         kept
     }
 
-    /// Indexes for which nothing is to run any more.
+    /// The indexes that need no more pods.
     pub(super) fn settled(&self) -> Indexes {
         self.succeeded_indexes.union(self.failed_indexes.as_ref().unwrap_or(&Indexes::default()))
     }
 }
 
-/// All pods of one outcome: counted, about to be, and new.
+/// The number of pods with an outcome: counted, recorded as uncounted, and new.
 fn count(job: &Job, pods: &[JobPod], outcome: &str, is_one: impl Fn(&JobPod) -> bool) -> i64 {
     let about: HashSet<_> = job.uncounted(outcome).iter().filter_map(Value::as_str).collect();
     let is_new =
@@ -171,7 +171,7 @@ fn count(job: &Job, pods: &[JobPod], outcome: &str, is_one: impl Fn(&JobPod) -> 
     job.count(outcome) + about.len() as i64 + pods.iter().filter(is_new).count() as i64
 }
 
-/// Containers that are restarted in place fail as much as pods do.
+/// Container restarts in place count towards the backoff limit as pod failures do.
 fn restarts_exceeded(job: &Job, pods: &[JobPod]) -> bool {
     if !job.restarts_in_place() {
         return false;

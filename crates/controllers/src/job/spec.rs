@@ -1,4 +1,4 @@
-//! What a job asks for, and what is known of it.
+//! A job's spec and recorded status.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl Job {
         self.spec("completionMode").and_then(Value::as_str) == Some("Indexed")
     }
 
-    /// Whether it completes in a way that is known here.
+    /// True if its completion mode is supported.
     pub(super) fn mode_is_known(&self) -> bool {
         matches!(self.0.str_at(&["spec", "completionMode"]), None | Some("Indexed" | "NonIndexed"))
     }
@@ -66,23 +66,23 @@ impl Job {
         self.spec("successPolicy")
     }
 
-    /// Whether pods are replaced only once they have ended, not when they begin to.
+    /// True if pods are replaced only after they have terminated, not when they start to.
     pub(super) fn replaces_only_failed(&self) -> bool {
         self.0.str_at(&["spec", "podReplacementPolicy"]) == Some("Failed")
     }
 
-    /// Whether containers that fail are restarted in place.
+    /// True if failed containers are restarted in place.
     pub(super) fn restarts_in_place(&self) -> bool {
         self.0.str_at(&["spec", "template", "spec", "restartPolicy"]) == Some("OnFailure")
     }
 
-    /// Since when it runs; from now on, if it is about to begin.
+    /// Its start time; now, if it is about to start.
     pub(super) fn started(&self, now: Timestamp) -> Option<Timestamp> {
         let known = self.0.str_at(&["status", "startTime"]).and_then(|text| time::parse(text).ok());
         known.or_else(|| (!self.is_suspended()).then_some(now))
     }
 
-    /// How long it may still run, if there is a limit: zero if that is over.
+    /// The time left before the active deadline, if there is one; zero if it has passed.
     pub(super) fn time_left(&self, now: Timestamp) -> Option<Duration> {
         let limit = Duration::from_secs(self.number("activeDeadlineSeconds")?.try_into().ok()?);
         if self.is_suspended() {
@@ -97,17 +97,17 @@ impl Job {
         self.0.int_at(&["status", key]).unwrap_or(0)
     }
 
-    /// Indexes in the status, as far as the job still has them.
+    /// Indexes in the status that are within the current completions.
     pub(super) fn indexes(&self, key: &str) -> Indexes {
         Indexes::parse(self.0.str_at(&["status", key]).unwrap_or_default(), self.completions().unwrap_or(0))
     }
 
-    /// The uids of pods that are about to be counted, of one outcome.
+    /// The uids in `uncountedTerminatedPods` of one outcome.
     pub(super) fn uncounted(&self, outcome: &str) -> &[Value] {
         self.0.items_at(&["status", "uncountedTerminatedPods", outcome])
     }
 
-    /// A condition that holds.
+    /// A condition that is `True`.
     pub(super) fn condition(&self, kind: &str) -> Option<&Value> {
         conditions::condition(&self.0, kind).filter(|c| c.str_at(&["status"]) == Some("True"))
     }

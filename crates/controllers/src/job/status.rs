@@ -1,8 +1,8 @@
-//! What is told of a job, and which pods may go because they are counted.
+//! The status of a job, and the pods whose finalizers may be removed because they are counted.
 //!
-//! A pod is counted in two looks. The first writes its uid into the status and only then takes its finalizer off;
-//! the next one sees that, adds it to the counters and drops the uid. So that whatever is interrupted in between,
-//! none is counted twice and none is missed.
+//! A pod is counted in two reconciles. The first writes its uid into the status and only then removes its finalizer;
+//! the next observes that, increments the counter and drops the uid. Whatever is interrupted in between, no pod is
+//! counted twice and none is missed.
 
 use std::collections::HashSet;
 
@@ -18,39 +18,39 @@ use super::spec::Job;
 use super::tracking::JobPod;
 use crate::conditions;
 
-/// So many uids are kept in a status at most.
+/// The most uids in a status.
 const MOST_UNCOUNTED: usize = 500;
 
-/// What became of the pods of a job in this look.
+/// The pods that were created and deleted in this reconcile.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Deeds {
+pub(super) struct PodChanges {
     pub(super) created: i64,
     pub(super) deleted: i64,
-    /// Of the deleted, those that were ready.
+    /// The number of deleted pods that were ready.
     pub(super) deleted_ready: i64,
 }
 
-impl Deeds {
-    pub(super) fn of(outcomes: &[Outcome], review: &Review<'_>) -> Deeds {
+impl PodChanges {
+    pub(super) fn of(outcomes: &[Outcome], review: &Review<'_>) -> PodChanges {
         let ready = review.active.iter().filter(|pod| pod.pod.view.ready);
         let ready: HashSet<_> = ready.map(|pod| &pod.pod.object.key).collect();
-        let mut deeds = Deeds::default();
+        let mut pod_changes = PodChanges::default();
         for outcome in outcomes.iter().filter(|outcome| outcome.result.is_ok()) {
             match &outcome.action {
-                Action::Create { .. } => deeds.created += 1,
+                Action::Create { .. } => pod_changes.created += 1,
                 Action::Delete { key, .. } => {
-                    deeds.deleted += 1;
-                    deeds.deleted_ready += i64::from(ready.contains(key));
+                    pod_changes.deleted += 1;
+                    pod_changes.deleted_ready += i64::from(ready.contains(key));
                 }
                 _ => {}
             }
         }
-        deeds
+        pod_changes
     }
 }
 
-/// The next status of a job, what to tell people and which pods to let go after it is written.
-pub(super) struct Account<'a> {
+/// The next status of a job, its events, and the pods whose finalizers are removed after it is written.
+pub(super) struct StatusUpdate<'a> {
     job: &'a Job,
     review: &'a Review<'a>,
     now: Timestamp,
@@ -59,23 +59,23 @@ pub(super) struct Account<'a> {
     pub(super) let_go: Vec<&'a JobPod>,
 }
 
-impl<'a> Account<'a> {
+impl<'a> StatusUpdate<'a> {
     pub(super) fn of(
         job: &'a Job,
         pods: &'a [JobPod],
         review: &'a Review<'a>,
-        deeds: Deeds,
+        pod_changes: PodChanges,
         now: Timestamp,
-    ) -> Account<'a> {
+    ) -> StatusUpdate<'a> {
         let status = job.0.get("status").cloned().unwrap_or_else(Value::object);
-        let mut account = Account { job, review, now, status, events: Vec::new(), let_go: Vec::new() };
-        let active = review.active.len() as i64 + deeds.created - deeds.deleted;
-        let terminating = review.terminating + deeds.deleted;
+        let mut account = StatusUpdate { job, review, now, status, events: Vec::new(), let_go: Vec::new() };
+        let active = review.active.len() as i64 + pod_changes.created - pod_changes.deleted;
+        let terminating = review.terminating + pod_changes.deleted;
         account.set_started();
         let ending = account.ending(active);
         account.set_suspended(ending.is_some());
         account.set_number("active", active);
-        account.status.set(&["ready"], review.ready - deeds.deleted_ready);
+        account.status.set(&["ready"], review.ready - pod_changes.deleted_ready);
         account.status.set(&["terminating"], terminating);
         let all_seen = account.count(pods, ending.as_ref());
         if let Some(ending) = ending {
@@ -84,19 +84,19 @@ impl<'a> Account<'a> {
         account
     }
 
-    /// Whether this differs from what is known.
+    /// True if the status differs from the recorded one.
     pub(super) fn is_news(&self) -> bool {
         self.job.0.get("status") != Some(&self.status)
     }
 
-    /// The job with its next status.
+    /// The update with the next status.
     pub(super) fn update(&self) -> Action {
         let mut object = self.job.0.clone();
         object.set(&["status"], self.status.clone());
         Action::Update { kind: &kinds::JOBS, object, subresource: "status" }
     }
 
-    /// Whether the job ends: as was decided, once nothing runs any more, or because all is done.
+    /// The ending of the job: as decided once no pod runs any more, or because it is complete.
     fn ending(&self, active: i64) -> Option<Ending> {
         if self.review.ending.is_some() {
             return self.review.ending.clone().filter(|_| active == 0);
@@ -109,7 +109,7 @@ impl<'a> Account<'a> {
         (done && active == 0).then(|| Ending::success("CompletionsReached", message))
     }
 
-    /// What is nothing is left out, as the API writes it.
+    /// Sets a number; zero is left out, as the API server encodes it.
     fn set_number(&mut self, key: &str, number: i64) {
         match number {
             0 => drop(self.status.remove(&[key])),
@@ -127,7 +127,7 @@ impl<'a> Account<'a> {
         self.events.push(Event::normal(NAME, &self.job.0, reason, message));
     }
 
-    /// A job that begins again does so from the start, as far as its deadline goes.
+    /// A resumed job starts its deadline again.
     fn set_suspended(&mut self, ends: bool) {
         if ends || self.review.ending.is_some() || self.job.is_deleting() {
             return;
@@ -145,7 +145,7 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// Whether that changes anything.
+    /// Sets a condition. Returns true if that changes anything.
     fn set_condition(&mut self, kind: &str, status: &str, reason: &str, message: &str) -> bool {
         let mut new = conditions::new(kind, status, reason, message, self.now);
         new.set(&["lastProbeTime"], time::format(self.now));
@@ -161,7 +161,8 @@ impl<'a> Account<'a> {
         !same
     }
 
-    /// Counts the pods that were let go, and takes down those that may be. Whether there are no more of either.
+    /// Counts the pods whose finalizers were removed, and records those that may follow. Returns true if none of either
+    /// is left.
     fn count(&mut self, pods: &'a [JobPod], ending: Option<&Ending>) -> bool {
         let held: HashSet<&str> = pods.iter().filter(|pod| pod.uncounted).map(JobPod::uid).collect();
         let mut succeeded = self.count_gone("succeeded", &held);
@@ -177,7 +178,7 @@ impl<'a> Account<'a> {
             match () {
                 () if known_failed.contains(pod.uid()) => {}
                 () if pod.has_succeeded() && self.job.is_indexed() => {
-                    // The index says enough.
+                    // The index is enough for the count.
                     let is_new = |index: i64| !self.review.known_indexes.contains(index);
                     new_indexes += usize::from(pod.index_in(self.job).is_some_and(is_new));
                 }
@@ -198,7 +199,7 @@ impl<'a> Account<'a> {
         succeeded.is_empty() && failed.is_empty() && self.let_go.is_empty()
     }
 
-    /// Adds those that nothing holds any more to a counter; the others.
+    /// Counts the uids whose pods no longer have the finalizer; returns the others.
     fn count_gone(&mut self, outcome: &'static str, held: &HashSet<&str>) -> Vec<&'a str> {
         let uids = self.job.uncounted(outcome).iter().filter_map(Value::as_str);
         let (left, gone): (Vec<_>, Vec<_>) = uids.partition(|uid| held.contains(uid));
@@ -206,13 +207,13 @@ impl<'a> Account<'a> {
         left
     }
 
-    /// Whether a pod counts as failed. When a job has failed, all that still ran did.
+    /// True if a pod counts as failed. When a job fails, all its running pods do.
     fn fails(&self, pod: &JobPod, ending: Option<&Ending>) -> bool {
         let is_failure = pod.has_failed(self.job) || ending.is_some_and(|ending| !ending.success);
         is_failure && pod.is_valid(self.job) && pod.meaning(self.job) != Meaning::Ignored
     }
 
-    /// Whether nothing more is to be learned from a pod.
+    /// True if the finalizer of a pod may be removed.
     fn may_go(&self, pod: &JobPod, ending: Option<&Ending>) -> bool {
         if !pod.uncounted {
             return false;
@@ -249,7 +250,7 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// Says that a job is to end, and once nothing is left to be done about it that it has.
+    /// Adds the interim condition of an ending, and the final one once all pods are counted.
     fn end(&mut self, ending: &Ending, is_over: bool) {
         let Ending { reason, message, .. } = ending;
         if self.job.condition(ending.interim()).is_none() {
@@ -275,7 +276,7 @@ impl<'a> Account<'a> {
     }
 }
 
-/// Pods by index, so that indexes are told in order.
+/// The pods by index, so that indexes are recorded in order.
 fn in_order<'a>(job: &Job, pods: &'a [JobPod]) -> Vec<&'a JobPod> {
     let mut pods: Vec<_> = pods.iter().collect();
     if job.is_indexed() {

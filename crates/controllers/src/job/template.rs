@@ -7,12 +7,12 @@ use super::spec::Job;
 use super::tracking::{FAILURES, FINALIZER, IGNORED_FAILURES, INDEX, JobPod};
 use crate::templates;
 
-/// By which name containers know their index.
+/// The environment variable with the completion index.
 const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
-/// A name with the five characters that make it unique fits a label.
+/// The longest prefix that, with five random characters, fits a label.
 const LONGEST_PREFIX: usize = 58;
 
-/// A pod that has to be counted before it may go.
+/// A pod with the tracking finalizer.
 pub(super) fn pod(job: &Job) -> Value {
     let template = job.0.at(&["spec", "template"]).unwrap_or(&Value::Null);
     let mut pod = templates::pod(template, &job.0);
@@ -53,14 +53,14 @@ fn add_variable(container: &mut Value) {
     }
 }
 
-/// The beginning of the names of an index' pods; the index is never cut off.
+/// The prefix of the names of an index's pods; the index is never truncated.
 fn name_prefix(job: &str, index: i64) -> String {
     let end = format!("-{index}-");
     let room = LONGEST_PREFIX.saturating_sub(end.len());
     format!("{}{end}", job.get(..room).unwrap_or(job))
 }
 
-/// How often an index has failed once a pod of it has, and how often that was ignored.
+/// The failure counts of an index after the failure of a pod: counted and ignored ones.
 fn failures_after(job: &Job, failed: Option<&JobPod>) -> (i64, i64) {
     let Some(pod) = failed else { return (0, 0) };
     let (failures, ignored) = (pod.tracking.failures, pod.tracking.ignored_failures);

@@ -1,4 +1,4 @@
-//! What jobs do about their pods, and what they say about it.
+//! Tests of jobs: the actions on their pods, and their status.
 
 use corten_api::{Status, Value, meta, value};
 
@@ -37,7 +37,7 @@ fn indexed(parallelism: i64, completions: i64) -> Value {
     with(job(parallelism, completions), &["spec", "completionMode"], "Indexed")
 }
 
-/// An indexed job whose indexes are tried again so often, each by itself.
+/// An indexed job with a backoff limit per index.
 fn per_index(completions: i64, limit: i64) -> Value {
     let job = with(indexed(completions, completions), &["spec", "backoffLimitPerIndex"], limit);
     with(job, &["spec", "backoffLimit"], i64::from(i32::MAX))
@@ -51,7 +51,7 @@ fn status(job: Value, status: Value) -> Value {
     with(job, &["status"], status)
 }
 
-/// A pod of the job in a phase, not counted yet.
+/// An uncounted pod of the job in a phase.
 fn pod(name: &str, phase: &str) -> Value {
     let uid = format!("uid-{name}");
     value!({
@@ -67,7 +67,7 @@ fn pod(name: &str, phase: &str) -> Value {
     })
 }
 
-/// The same of an index.
+/// The same for an index.
 fn of_index(index: i64, phase: &str) -> Value {
     let name = format!("p{index}");
     with(pod(&name, phase), &["metadata", "annotations", tracking::INDEX], index.to_string())
@@ -78,7 +78,7 @@ fn named(name: &str, pod: Value) -> Value {
     with(pod, &["metadata", "uid"], format!("uid-{name}"))
 }
 
-/// How often the index of a pod failed before it.
+/// The pod with the number of earlier failures of its index.
 fn after_failures(count: i64, pod: Value) -> Value {
     with(pod, &["metadata", "annotations", tracking::FAILURES], count.to_string())
 }
@@ -107,7 +107,7 @@ fn pods(count: usize, phase: &str) -> Vec<Value> {
 }
 
 fn condition(kind: &str, reason: &str) -> Value {
-    value!({"type": kind, "status": "True", "reason": reason, "message": "told before"})
+    value!({"type": kind, "status": "True", "reason": reason, "message": "set before"})
 }
 
 fn world(job: Value, pods: &[Value]) -> World {
@@ -139,7 +139,7 @@ fn word(action: &Action) -> String {
     }
 }
 
-/// What a plan does, in words; the same several times in a row is told once.
+/// The actions of a plan; repeated ones are listed once.
 fn words(plan: &Plan) -> Vec<String> {
     let all: Vec<_> = plan.actions().map(word).collect();
     let runs = all.chunk_by(|a, b| a == b);
@@ -147,7 +147,7 @@ fn words(plan: &Plan) -> Vec<String> {
         .collect()
 }
 
-/// What is concluded when everything has worked.
+/// The conclusion after all requests succeeded.
 fn concluded(world: &World) -> Plan {
     Jobs::default().conclude(&key(), world, &done(&plan(world)), at(0))
 }
@@ -172,18 +172,18 @@ fn events(plan: &Plan) -> Vec<String> {
     plan.events.iter().map(|e| format!("{} {}", e.reason, e.message)).collect()
 }
 
-/// Looks again and again until nothing is left to be done, as if every request worked and pods went at once when
-/// nothing held them. The job in the end, and all events on the way.
+/// Reconciles until nothing is left to do, as if every request succeeded and pods were deleted as soon as they have no
+/// finalizer. Returns the job in the end, and all events.
 fn settle(mut job: Value, mut pods: Vec<Value>) -> (Value, Vec<String>) {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for _ in 0..10 {
         let world = world(job.clone(), &pods);
         if crate::jobs::finished(&job).is_some() {
-            return (job, told);
+            return (job, reported);
         }
         let plan = plan(&world);
         let conclusion = Jobs::default().conclude(&key(), &world, &done(&plan), at(0));
-        told.extend(events(&conclusion));
+        reported.extend(events(&conclusion));
         for action in plan.actions().chain(conclusion.actions()) {
             let at = |key: &Key, pods: &[Value]| pods.iter().position(|pod| meta::name(pod) == key.name);
             match action {
@@ -203,9 +203,9 @@ fn settle(mut job: Value, mut pods: Vec<Value>) -> (Value, Vec<String>) {
         }
         pods.retain(|pod| !meta::is_deleting(pod) || meta::finalizers(pod).next().is_some());
     }
-    (job, told)
+    (job, reported)
 }
 
-mod ends;
-mod goes_on;
+mod finished;
 mod per_index;
+mod running;

@@ -1,5 +1,4 @@
-//! What the job controller reads off pods: whether they still have to be counted, for which index they run, and
-//! when they ended.
+//! The fields of a job's pod that matter: its tracking finalizer, its index, its failure counts and its end.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,29 +13,29 @@ use super::spec::Job;
 use crate::conditions;
 use crate::pods::Pod;
 
-/// What keeps a pod until it has been counted.
+/// The finalizer that keeps a pod until it has been counted.
 pub(crate) const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
-/// Annotations, the first also a label: for which index a pod runs, and how often that has failed before.
+/// Annotations, the first also a label: the index of a pod, and the failure counts of that index.
 pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 pub(super) const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
 pub(super) const IGNORED_FAILURES: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
-/// What a pod of a job says about itself.
+/// The tracking fields of a job's pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tracking {
-    /// Whether it has not been counted yet.
+    /// True if it has not been counted yet.
     pub(crate) uncounted: bool,
     pub(crate) index: Option<i64>,
-    /// How often its index failed before it, and how often that was ignored.
+    /// The earlier failures of its index, and the ignored ones.
     pub(crate) failures: i64,
     pub(crate) ignored_failures: i64,
-    /// How often all its containers were restarted.
+    /// The number of restarts of all its containers.
     pub(crate) restarts: i64,
     pub(crate) ended: Option<Timestamp>,
 }
 
 impl Tracking {
-    /// Of a pod that is a job's; others are not asked.
+    /// The tracking fields of a pod that belongs to a job.
     pub(crate) fn of_job_pod(pod: &Value) -> Option<Arc<Tracking>> {
         let of_job = |owner: &Value| {
             owner.bool_at(&["controller"]) == Some(true) && owner.str_at(&["kind"]) == Some("Job")
@@ -68,8 +67,8 @@ fn moment(text: Option<&str>) -> Option<Timestamp> {
     text.and_then(|text| time::parse(text).ok())
 }
 
-/// When a pod ended, as well as can be told: with its last container, else when it was ready no longer, else when
-/// it was deleted, else never more than it began.
+/// The time at which a pod finished, as well as it is known: of its last container, else when it stopped being ready,
+/// else of its deletion, else of its start.
 fn ended(pod: &Value) -> Option<Timestamp> {
     let not_ready = || {
         let ready = conditions::condition(pod, "Ready").filter(|c| c.str_at(&["status"]) == Some("False"));
@@ -84,7 +83,7 @@ fn ended(pod: &Value) -> Option<Timestamp> {
     containers_ended(pod).or_else(not_ready).or_else(deleted).or_else(created)
 }
 
-/// When the last container ended; `None` if one has not. Sidecars end after the others and so count.
+/// The time at which the last container terminated; `None` if one has not. Sidecars terminate last and count.
 fn containers_ended(pod: &Value) -> Option<Timestamp> {
     let sidecars: HashSet<&str> = pod
         .items_at(&["spec", "initContainers"])
@@ -105,12 +104,12 @@ fn containers_ended(pod: &Value) -> Option<Timestamp> {
 pub(super) struct JobPod {
     pub(super) pod: Pod,
     pub(super) tracking: Arc<Tracking>,
-    /// Whether it still has to be counted.
+    /// True if it still has to be counted.
     pub(super) uncounted: bool,
 }
 
 impl JobPod {
-    /// A pod that is being taken in has the finalizer by the time it matters.
+    /// An adopted pod has the finalizer by the time it matters.
     pub(super) fn of(object: &Arc<Object>) -> JobPod {
         let pod = Pod::from(object.clone());
         let tracking = pod.view.tracking.clone().unwrap_or_else(|| Arc::new(Tracking::of(&object.tree())));
@@ -118,7 +117,7 @@ impl JobPod {
         JobPod { pod, tracking, uncounted }
     }
 
-    /// What its failure means, if it has failed. Asked only until it has been counted.
+    /// The meaning of its failure, if it has failed. Computed only until it has been counted.
     pub(super) fn meaning(&self, job: &Job) -> Meaning {
         let policy = job.pod_failure_policy();
         policy.map(|policy| policies::meaning(policy, &self.pod.object.tree())).unwrap_or_default()
@@ -132,34 +131,34 @@ impl JobPod {
         self.pod.view.phase == "Succeeded"
     }
 
-    /// Failed, or on its way out before it could end: it may never get to say how it ended.
+    /// True if it failed, or is terminating before it could finish: it may never report an outcome.
     pub(super) fn has_failed(&self, job: &Job) -> bool {
         let gone = self.pod.object.deleting && !self.has_succeeded() && !job.replaces_only_failed();
         self.pod.view.phase == "Failed" || gone
     }
 
-    /// The index it runs for, if the job has that one.
+    /// Its index, if it is within the job's completions.
     pub(super) fn index_in(&self, job: &Job) -> Option<i64> {
         self.tracking.index.filter(|index| *index < job.completions().unwrap_or(0))
     }
 
-    /// Whether it counts for the job at all.
+    /// True if it counts for the job at all.
     pub(super) fn is_valid(&self, job: &Job) -> bool {
         !job.is_indexed() || self.index_in(job).is_some()
     }
 
-    /// How often its index has failed before it, ignored or not.
+    /// The earlier failures of its index, ignored or not.
     pub(super) fn all_failures(&self) -> i64 {
         self.tracking.failures + self.tracking.ignored_failures
     }
 
-    /// Lets the pod go, once it has been counted.
+    /// Removes the finalizer, once it has been counted.
     pub(super) fn untrack(&self) -> Action {
         untrack(&self.pod.object.key, self.uid())
     }
 }
 
-/// Takes the finalizer off a pod.
+/// Removes the finalizer of a pod.
 pub(super) fn untrack(key: &Key, uid: &str) -> Action {
     let patch = value!({"metadata": {"uid": uid, "$deleteFromPrimitiveList/finalizers": [(FINALIZER)]}});
     Action::Patch { kind: &kinds::PODS, key: key.clone(), patch: Patch::Strategic(patch), subresource: "" }

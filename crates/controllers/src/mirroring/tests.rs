@@ -1,4 +1,4 @@
-//! Which slices Endpoints are mirrored to.
+//! Tests of the slices that Endpoints are mirrored to.
 
 use super::*;
 use crate::testing::at;
@@ -28,8 +28,8 @@ fn plan(endpoints: Option<&Value>, slices: &[Value]) -> Plan {
     mirroring.plan(&Key::new("default", "db"), &world, at(0))
 }
 
-/// A slice in words.
-fn told(slice: &Value) -> String {
+/// A slice as text.
+fn describe(slice: &Value) -> String {
     let endpoint = |endpoint: &Value| {
         let mark = if endpoint.bool_at(&["conditions", "ready"]) == Some(true) { "" } else { "?" };
         format!("{}{mark}", endpoint.items_at(&["addresses"])[0].as_str().unwrap())
@@ -42,8 +42,8 @@ fn told(slice: &Value) -> String {
 
 fn words(plan: &Plan) -> Vec<String> {
     let word = |action: &Action| match action {
-        Action::Create { object, .. } => format!("create {}", told(object)),
-        Action::Update { object, .. } => format!("update {} {}", meta::name(object), told(object)),
+        Action::Create { object, .. } => format!("create {}", describe(object)),
+        Action::Update { object, .. } => format!("update {} {}", meta::name(object), describe(object)),
         Action::Delete { key, .. } => format!("delete {}", key.name),
         other => panic!("{other:?}"),
     };
@@ -92,7 +92,7 @@ fn each_subset_and_family_has_a_slice() {
 }
 
 #[test]
-fn a_slice_says_whom_it_mirrors() {
+fn a_slice_is_labelled_with_its_service() {
     let mut one = subset(&["10.0.0.1"], &[], &[80]);
     let address = value!({
         "ip": "10.0.0.1", "hostname": "h", "nodeName": "n",
@@ -141,7 +141,7 @@ fn slices_follow() {
 }
 
 #[test]
-fn what_is_left_out_is_told() {
+fn skipped_addresses_are_reported() {
     let invalid = plan(Some(&endpoints(&[subset(&["10.0.0.1", "nowhere"], &[], &[80])])), &[]);
     assert_eq!(words(&invalid), ["create IPv4 10.0.0.1 : 80"]);
     assert_eq!(invalid.events[0].message, "Skipped 1 invalid IP addresses when mirroring to EndpointSlices");

@@ -1,5 +1,4 @@
-//! What a namespace says about its own deletion: five conditions, worked out from what was found while its content
-//! was being deleted. Pure.
+//! The conditions of a terminating namespace: five, computed from the findings while its content is deleted. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +7,22 @@ use jiff::Timestamp;
 
 use crate::conditions;
 
-/// What was found in one go over the content.
+/// The findings of one pass over the content.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    /// Why not every kind is known.
+    /// The error of API discovery, if not all kinds are known.
     pub(super) discovery: Option<String>,
-    /// Why content could not be deleted, by kind.
+    /// The errors of deletions, by kind.
     pub(super) failures: Vec<String>,
-    /// How many objects are left: (plural, group) to how many.
+    /// The number of remaining objects by (plural, group).
     pub(super) remaining: BTreeMap<(Str, Str), usize>,
-    /// What they wait for.
+    /// The finalizers they wait for.
     pub(super) finalizers: BTreeMap<String, usize>,
-    /// Whether only pods were looked at, because some of them are left.
+    /// True if only pods were processed, because some of them remain.
     pub(super) pods_first: bool,
 }
 
-/// Type, reason and message of a condition while all is well, in the order they are kept.
+/// Type, reason and message of each condition without a problem, in their order.
 const WELL: [(&str, &str, &str); 5] = [
     ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
     (
@@ -41,7 +40,7 @@ const WELL: [(&str, &str, &str); 5] = [
 ];
 
 impl Findings {
-    /// Reason and message of a condition that holds.
+    /// Reason and message of a condition that is `True`.
     fn trouble(&self, kind: &str) -> Option<(&'static str, String)> {
         match kind {
             "NamespaceDeletionDiscoveryFailure" => Some(("DiscoveryFailed", self.discovery.clone()?)),
@@ -52,7 +51,7 @@ impl Findings {
                 let message = format!("Failed to delete all resource types, {count} remaining: {list}");
                 Some(("ContentDeletionFailed", message))
             }
-            // While pods are left, nothing is known yet about the rest.
+            // While pods remain, nothing is known about the rest.
             "NamespaceContentRemaining" if !self.remaining.is_empty() && !self.pods_first => {
                 let each = self.remaining.iter().map(|((plural, group), count)| {
                     format!("{plural}.{group} has {count} resource instances")
@@ -71,7 +70,7 @@ impl Findings {
         }
     }
 
-    /// Brings a namespace's status up to date; whether anything changed.
+    /// Updates a namespace's status. Returns true if anything changed.
     pub(super) fn apply(&self, namespace: &mut Value, now: Timestamp) -> bool {
         let mut changed = false;
         let list = namespace.make_object().entry("status").make_object().entry("conditions").make_array();
@@ -98,7 +97,7 @@ fn sorted(texts: impl Iterator<Item = String>) -> Vec<String> {
     texts
 }
 
-/// Puts a condition in the place of another; whether they differ.
+/// Replaces a condition. Returns true if they differ.
 fn replace(known: &mut Value, mut new: Value, now: Timestamp) -> bool {
     let same = |key: &str| known.str_at(&[key]) == new.str_at(&[key]);
     if same("status") && same("reason") && same("message") {
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_is_told_in_order_and_ends() {
+    fn conditions_report_problems_in_order_and_recover() {
         let mut findings = Findings { discovery: Some("d".to_owned()), ..Findings::default() };
         findings.failures = vec!["z".to_owned(), "a".to_owned()];
         findings.remaining.insert(("pods".into(), "".into()), 3);

@@ -1,4 +1,4 @@
-//! A range of addresses of either family. Pure arithmetic: an address is a number of 32 or 128 bits.
+//! A CIDR of either family. Pure arithmetic: an address is a number of 32 or 128 bits.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -33,7 +33,7 @@ impl Cidr {
         self.is_v6
     }
 
-    /// How many bits an address has.
+    /// The number of bits of an address.
     pub(super) fn bits(&self) -> u32 {
         if self.is_v6 { 128 } else { 32 }
     }
@@ -51,7 +51,7 @@ impl Cidr {
 impl FromStr for Cidr {
     type Err = String;
 
-    /// Reads a range by any of its addresses.
+    /// Parses a CIDR; host bits may be set.
     fn from_str(text: &str) -> Result<Cidr, String> {
         let parse = || {
             let (address, prefix) = text.split_once('/')?;
@@ -63,7 +63,7 @@ impl FromStr for Cidr {
             let bits = if is_v6 { 128 } else { 32 };
             (prefix <= bits).then(|| Cidr::new(first, prefix, is_v6))
         };
-        parse().ok_or_else(|| format!("{text:?} is no range of addresses; give one such as 10.244.0.0/16"))
+        parse().ok_or_else(|| format!("{text:?} is not a CIDR; give one such as 10.244.0.0/16"))
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_read_and_shown() {
+    fn cidrs_are_parsed_and_printed() {
         for (text, shown) in [
             ("10.244.0.0/16", "10.244.0.0/16"),
             ("10.244.7.9/16", "10.244.0.0/16"),

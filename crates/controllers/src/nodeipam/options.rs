@@ -1,4 +1,4 @@
-//! Where the addresses of pods come from, as flags say it.
+//! The cluster CIDRs and mask sizes, as flags give them.
 
 use super::cidr::Cidr;
 use super::set::CidrSet;
@@ -6,7 +6,7 @@ use super::set::CidrSet;
 const DEFAULT_V4: u32 = 24;
 const DEFAULT_V6: u32 = 64;
 
-/// How large a node's part is, where that was said.
+/// The mask sizes of pod CIDRs, where flags set them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MaskSizes {
     pub any: Option<u32>,
@@ -14,17 +14,17 @@ pub struct MaskSizes {
     pub v6: Option<u32>,
 }
 
-/// Where the addresses of pods come from: one range, or one of each family.
+/// The cluster CIDRs: one, or one of each family.
 #[derive(Debug, Clone)]
 pub struct NodeIpamOptions {
-    /// The ranges, with the prefix of a node's part.
+    /// The cluster CIDRs, with the prefix length of pod CIDRs.
     ranges: Vec<(Cidr, u32)>,
-    /// What is for services and therefore not for pods.
+    /// The service CIDRs, which are not for pods.
     services: Vec<Cidr>,
 }
 
 impl NodeIpamOptions {
-    /// Reads what flags say; the ranges are divided by commas.
+    /// Parses the flags; CIDRs are separated by commas.
     pub fn new(cluster: &str, masks: MaskSizes, services: &str) -> Result<NodeIpamOptions, String> {
         if cluster.trim().is_empty() {
             return Err("Controller: Must specify --cluster-cidr if --allocate-node-cidrs is set".to_owned());
@@ -44,13 +44,13 @@ impl NodeIpamOptions {
         Ok(options)
     }
 
-    /// For how many nodes there are addresses.
+    /// The number of nodes that get a pod CIDR.
     pub fn capacity(&self) -> u64 {
         let sets = self.sets().unwrap_or_default();
         sets.iter().map(CidrSet::size).min().unwrap_or(0)
     }
 
-    /// What can be given out, in the order of the ranges.
+    /// The sets to allocate from, in the order of the cluster CIDRs.
     pub(super) fn sets(&self) -> Result<Vec<CidrSet>, String> {
         let set = |(range, prefix): &(Cidr, u32)| {
             let mut set = CidrSet::new(*range, *prefix)?;
@@ -68,7 +68,7 @@ fn parse(ranges: &str) -> Result<Vec<Cidr>, String> {
     parts.map(str::parse).collect()
 }
 
-/// The prefixes of a part of IPv4 and of IPv6. What is for both families has no place where there are both.
+/// The prefix lengths of IPv4 and IPv6 pod CIDRs. The mask size without a family is invalid in a dual-stack cluster.
 fn prefixes(ranges: &[Cidr], masks: MaskSizes) -> Result<(u32, u32), String> {
     let only = match ranges {
         [range] => Some(range.is_v6()),
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_divided_as_asked() {
+    fn cluster_cidrs_are_divided_by_mask_sizes() {
         for (cluster, sizes, expected) in [
             ("10.244.0.0/16", masks(None, None, None), &[24][..]),
             ("10.244.0.0/16", masks(Some(26), None, None), &[26]),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_services_is_not_for_pods() {
+    fn service_cidrs_are_not_allocated() {
         let options =
             NodeIpamOptions::new("10.0.0.0/22", MaskSizes::default(), "10.0.0.0/23,fd00::/108").unwrap();
         let mut sets = options.sets().unwrap();

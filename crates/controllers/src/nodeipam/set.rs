@@ -1,21 +1,21 @@
-//! The parts of a range, one for each node: which are taken, and which is next. Pure.
+//! The pod CIDRs of a cluster CIDR: which are occupied, and which is next. Pure.
 
 use std::ops::RangeInclusive;
 
 use super::cidr::Cidr;
 
-/// An IPv6 range has at most 2^16 parts, as upstream's.
+/// An IPv6 cluster CIDR has at most 2^16 pod CIDRs, as upstream's.
 const MOST_V6_BITS: u32 = 16;
 
 #[derive(Debug)]
 pub(super) struct CidrSet {
     range: Cidr,
-    /// The prefix of a part.
+    /// The prefix length of a pod CIDR.
     prefix: u32,
-    /// One bit for each part, as far as any was ever taken.
+    /// One bit for each pod CIDR, up to the last that was ever occupied.
     taken: Vec<u64>,
     count: u64,
-    /// Where to look first: a part that was given back is not given out again at once.
+    /// The first candidate: a released pod CIDR is not allocated again at once.
     next: u64,
 }
 
@@ -34,7 +34,7 @@ impl CidrSet {
         Ok(CidrSet { range, prefix, taken: Vec::new(), count: 0, next: 0 })
     }
 
-    /// How many parts there are.
+    /// The number of pod CIDRs.
     pub(super) fn size(&self) -> u64 {
         1 << (self.prefix - self.range.prefix())
     }
@@ -55,7 +55,7 @@ impl CidrSet {
         self.count = if taken { self.count + 1 } else { self.count - 1 };
     }
 
-    /// Takes the next free part; `None` if there is none left.
+    /// Allocates the next free pod CIDR; `None` if there is none left.
     pub(super) fn allocate(&mut self) -> Option<Cidr> {
         let size = self.size();
         if self.count == size {
@@ -72,13 +72,13 @@ impl CidrSet {
         Cidr::new(first, self.prefix, self.range.is_v6())
     }
 
-    /// Takes everything that a range touches.
+    /// Occupies all pod CIDRs that a CIDR overlaps.
     pub(super) fn occupy(&mut self, cidr: &Cidr) -> Result<(), String> {
         self.parts(cidr)?.for_each(|part| self.set(part, true));
         Ok(())
     }
 
-    /// Gives back everything that a range touches.
+    /// Releases all pod CIDRs that a CIDR overlaps.
     pub(super) fn release(&mut self, cidr: &Cidr) -> Result<(), String> {
         self.parts(cidr)?.for_each(|part| self.set(part, false));
         Ok(())
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_given_out_in_order_until_none_is_left() {
+    fn pod_cidrs_are_allocated_in_order_until_none_is_left() {
         for (range, prefix, expected) in [
             ("127.123.234.0/30", 31, &["127.123.234.0/31", "127.123.234.2/31"][..]),
             ("127.123.234.0/30", 30, &["127.123.234.0/30"]),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_comes_after_the_rest() {
+    fn released_pod_cidrs_are_allocated_last() {
         let mut set = set("10.0.0.0/22", 24);
         assert_eq!(set.allocate(), Some(cidr("10.0.0.0/24")));
         set.release(&cidr("10.0.0.0/24")).unwrap();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_occupied_is_not_given_out() {
+    fn occupied_pod_cidrs_are_not_allocated() {
         for (occupied, expected) in [
             (&["10.0.1.0/24"][..], &["10.0.0.0/24", "10.0.2.0/24", "10.0.3.0/24"][..]),
             (&["10.0.1.0/24", "10.0.1.0/24"], &["10.0.0.0/24", "10.0.2.0/24", "10.0.3.0/24"]),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_elsewhere_cannot_be_occupied() {
+    fn cidrs_outside_the_range_cannot_be_occupied() {
         for range in ["10.0.4.0/24", "192.168.0.0/16", "fd00::/64"] {
             assert!(set("10.0.0.0/22", 24).occupy(&cidr(range)).is_err(), "{range}");
         }

@@ -1,6 +1,7 @@
-//! Signs of life: how long ago a node was last heard of, by its own report or by its lease. Pure.
+//! Node health: the time of a node's last heartbeat, in its status or in its lease. Pure.
 //!
-//! Only this process's clock counts. What nodes write is compared with what they wrote before, never with the time.
+//! Only this process's clock counts. Timestamps that nodes write are compared with earlier ones of the same node, never
+//! with the clock.
 
 use std::time::Duration;
 
@@ -11,10 +12,11 @@ use jiff::{SignedDuration, Timestamp};
 use super::NodeLifecycleOptions;
 use crate::nodes::{NodeView, Ready};
 
-/// Conditions that nobody knows of a node that is silent. Whether there is a network is not for nodes to say.
+/// The conditions of an unresponsive node that become `Unknown`. NetworkUnavailable is not one: kubelets do not report
+/// it.
 const REPORTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// What is read off leases.
+/// The fields of a node lease that matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LeaseView {
     pub(super) renewed: Option<Timestamp>,
@@ -27,46 +29,47 @@ impl View for LeaseView {
     }
 }
 
-/// What is remembered of a node.
+/// The health record of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Health {
-    /// When it last gave a sign of life.
-    pub(super) heard: Timestamp,
+pub(super) struct NodeHealth {
+    /// The time at which the last heartbeat was observed.
+    pub(super) probe_time: Timestamp,
     ready: Option<Ready>,
     pub(super) lease: Option<LeaseView>,
 }
 
-impl Health {
-    /// What is to be remembered of a node now.
+impl NodeHealth {
+    /// The health record after an observation.
     pub(super) fn next(
-        known: Option<Health>,
+        known: Option<NodeHealth>,
         node: &NodeView,
         lease: Option<LeaseView>,
         now: Timestamp,
-    ) -> Health {
-        let reported = |known: &Health| known.ready.as_ref().map(|ready| ready.heartbeat);
+    ) -> NodeHealth {
+        let reported = |known: &NodeHealth| known.ready.as_ref().map(|ready| ready.heartbeat);
         let heartbeat = node.ready.as_ref().map(|ready| ready.heartbeat);
         let known_lease = known.as_ref().and_then(|known| known.lease);
-        let heard = match known {
-            // Nobody is heard of by a condition that is not there.
-            Some(known) if heartbeat.is_none() || reported(&known) == heartbeat => known.heard,
+        let probe_time = match known {
+            // A missing condition is no heartbeat.
+            Some(known) if heartbeat.is_none() || reported(&known) == heartbeat => known.probe_time,
             None if heartbeat.is_none() => node.created.unwrap_or(now),
             _ => now,
         };
-        let mut health = Health { heard, ready: node.ready.clone(), lease: known_lease };
+        let mut health = NodeHealth { probe_time, ready: node.ready.clone(), lease: known_lease };
         if let Some(lease) = lease
             && known_lease.is_none_or(|known| known.renewed < lease.renewed)
         {
-            health.heard = now;
+            health.probe_time = now;
             health.lease = Some(lease);
         }
         health
     }
 
-    /// Whether a node has been silent for too long.
-    pub(super) fn is_silent(&self, options: &NodeLifecycleOptions, now: Timestamp) -> bool {
-        let grace = if self.ready.is_some() { options.monitor_grace } else { options.startup_grace };
-        after(self.heard, grace) < now
+    /// True if there was no heartbeat within the grace period.
+    pub(super) fn grace_period_expired(&self, options: &NodeLifecycleOptions, now: Timestamp) -> bool {
+        let grace =
+            if self.ready.is_some() { options.monitor_grace_period } else { options.startup_grace_period };
+        after(self.probe_time, grace) < now
     }
 }
 
@@ -75,8 +78,8 @@ pub(super) fn after(at: Timestamp, delay: Duration) -> Timestamp {
     at.checked_add(delay).unwrap_or(Timestamp::MAX)
 }
 
-/// Says in a node's conditions that it is silent.
-pub(super) fn silence(node: &mut Value, now: Timestamp) {
+/// Sets the conditions of an unresponsive node to `Unknown`.
+pub(super) fn mark_unknown(node: &mut Value, now: Timestamp) {
     let created = node.str_at(&["metadata", "creationTimestamp"]).unwrap_or_default().to_owned();
     let conditions = node.make_object().entry("status").make_object().entry("conditions").make_array();
     for kind in REPORTED {
@@ -104,7 +107,7 @@ pub(super) fn silence(node: &mut Value, now: Timestamp) {
     }
 }
 
-/// Whether a node has reported since it was seen.
+/// True if a node has posted a heartbeat since this observation, or is being deleted.
 pub(super) fn has_reported_since(node: &Value, seen: &NodeView) -> bool {
     let heartbeat = |view: &NodeView| view.ready.as_ref().map(|ready| ready.heartbeat);
     meta::is_deleting(node) || heartbeat(&NodeView::of(node)) != heartbeat(seen)
@@ -132,36 +135,36 @@ mod tests {
         Some(LeaseView { renewed: Some(at(renewed)) })
     }
 
-    /// What is known of a node that was seen in these states at these times.
-    fn history(seen: &[(i64, Option<i64>, Option<LeaseView>)]) -> Health {
+    /// The health record of a node after these observations: time, heartbeat and lease of each.
+    fn history(seen: &[(i64, Option<i64>, Option<LeaseView>)]) -> NodeHealth {
         let next = |known, (now, heartbeat, lease): &(i64, Option<i64>, Option<LeaseView>)| {
-            Some(Health::next(known, &node(*heartbeat), *lease, at(*now)))
+            Some(NodeHealth::next(known, &node(*heartbeat), *lease, at(*now)))
         };
         seen.iter().fold(None, next).unwrap()
     }
 
     #[test]
-    fn signs_of_life() {
-        for (case, seen, heard) in [
-            ("never said anything", vec![(20, None, None)], 0),
-            ("still never said anything", vec![(20, None, None), (30, None, None)], 0),
-            ("speaks for the first time", vec![(20, None, None), (30, Some(1), None)], 30),
+    fn heartbeats_in_status_and_lease_update_the_probe_time() {
+        for (case, seen, probe_time) in [
+            ("never posted a status", vec![(20, None, None)], 0),
+            ("still no status", vec![(20, None, None), (30, None, None)], 0),
+            ("posts its first status", vec![(20, None, None), (30, Some(1), None)], 30),
             ("is seen for the first time", vec![(20, Some(1), None)], 20),
-            ("repeats nothing", vec![(20, Some(1), None), (30, Some(1), None)], 20),
+            ("no new heartbeat", vec![(20, Some(1), None), (30, Some(1), None)], 20),
             ("reports", vec![(20, Some(1), None), (30, Some(2), None)], 30),
-            ("takes its report back", vec![(20, Some(1), None), (30, None, None)], 20),
+            ("removes its condition", vec![(20, Some(1), None), (30, None, None)], 20),
             ("renews", vec![(20, Some(1), lease(1)), (30, Some(1), lease(2))], 30),
             ("does not renew", vec![(20, Some(1), lease(1)), (30, Some(1), lease(1))], 20),
             ("renews without reporting", vec![(20, None, lease(1)), (30, None, lease(2))], 30),
             ("loses its lease", vec![(20, Some(1), lease(1)), (30, Some(1), None)], 20),
             ("has a clock that goes back", vec![(20, Some(1), lease(9)), (30, Some(1), lease(2))], 20),
         ] {
-            assert_eq!(history(&seen).heard, at(heard), "{case}");
+            assert_eq!(history(&seen).probe_time, at(probe_time), "{case}");
         }
     }
 
     #[test]
-    fn silence_has_its_grace_period() {
+    fn the_grace_period_is_longer_during_startup() {
         let options = NodeLifecycleOptions::default();
         for (case, seen, grace) in [
             ("running", (0, Some(1), None), 50),
@@ -169,13 +172,13 @@ mod tests {
             ("renewing", (0, None, lease(1)), 60),
         ] {
             let health = history(&[seen]);
-            assert!(!health.is_silent(&options, at(grace)), "{case}");
-            assert!(health.is_silent(&options, at(grace + 1)), "{case}");
+            assert!(!health.grace_period_expired(&options, at(grace)), "{case}");
+            assert!(health.grace_period_expired(&options, at(grace + 1)), "{case}");
         }
     }
 
     #[test]
-    fn what_a_silent_node_said_is_no_longer_known() {
+    fn conditions_of_an_unresponsive_node_become_unknown() {
         let mut node = value!({
             "metadata": {"creationTimestamp": (at_text(0))},
             "status": {"conditions": [
@@ -185,7 +188,7 @@ mod tests {
                 {"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated"},
             ]},
         });
-        silence(&mut node, at(60));
+        mark_unknown(&mut node, at(60));
         let stopped = "Kubelet stopped posting node status.";
         let never = |kind: &'static str| {
             value!({"type": kind, "status": "Unknown", "reason": "NodeStatusNeverUpdated",

@@ -1,7 +1,8 @@
-//! Zones: how many of their nodes are down, and how fast such nodes may therefore be given up. Pure.
+//! Zones: their disruption states, and the rate at which their nodes get NoExecute taints. Pure.
 //!
-//! If a whole zone is down it is likely the zone; if every zone is down it is likely us, and then nobody is given
-//! up at all. Zones come with their first node and stay; one without nodes costs nothing.
+//! One fully disrupted zone is a failure of that zone. If all zones are fully disrupted, the failure is probably on the
+//! control plane's side, and no node is tainted. A zone appears with its first node and stays; an empty one costs
+//! nothing.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
@@ -11,79 +12,84 @@ use jiff::Timestamp;
 
 use super::health::after;
 
-/// How fast nodes are given up.
+/// The rates of NoExecute tainting, as the flags of kube-controller-manager name them.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rates {
-    /// Nodes per second in a zone that is well.
-    pub normal: f64,
-    /// Nodes per second in one that is not, if it is large.
-    pub secondary: f64,
-    /// A zone with more nodes than this is large.
-    pub large_zone: usize,
-    /// From which share of nodes on that are down a zone is not well.
-    pub unhealthy_share: f64,
+pub struct EvictionRates {
+    /// Nodes per second in a zone without disruption.
+    pub node_eviction_rate: f64,
+    /// Nodes per second in a large zone with partial disruption.
+    pub secondary_node_eviction_rate: f64,
+    /// A zone with more nodes is large; in smaller ones, partial disruption suspends tainting.
+    pub large_cluster_size_threshold: usize,
+    /// The share of nodes that are not ready from which on a zone is partially disrupted.
+    pub unhealthy_zone_threshold: f64,
 }
 
-impl Default for Rates {
-    fn default() -> Rates {
-        Rates { normal: 0.1, secondary: 0.01, large_zone: 50, unhealthy_share: 0.55 }
+impl Default for EvictionRates {
+    fn default() -> EvictionRates {
+        EvictionRates {
+            node_eviction_rate: 0.1,
+            secondary_node_eviction_rate: 0.01,
+            large_cluster_size_threshold: 50,
+            unhealthy_zone_threshold: 0.55,
+        }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// None of its nodes has been counted.
+enum ZoneState {
+    /// No node has been counted yet.
     Initial,
     Normal,
-    Partial,
-    Full,
+    PartialDisruption,
+    FullDisruption,
 }
 
-/// How many nodes of a zone are up and down.
+/// The number of ready and not ready nodes of a zone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Tally {
-    pub(super) up: usize,
-    pub(super) down: usize,
+pub(super) struct ReadyCounts {
+    pub(super) ready: usize,
+    pub(super) not_ready: usize,
 }
 
-/// What a change in the state of zones means for all nodes.
+/// A change of the cluster-wide disruption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shift {
-    None,
-    /// Every zone went down: no node is to be given up any more.
-    AllDown,
-    /// Some zone is up again after all were down: every silence counts from now.
-    SomeUp,
+pub(super) enum Disruption {
+    Unchanged,
+    /// All zones became fully disrupted: NoExecute tainting is suspended.
+    AllZones,
+    /// Some zone is no longer fully disrupted: tainting resumes, and all grace periods start again.
+    Recovered,
 }
 
-/// Lets through one at a time, at a rate.
+/// Accepts one node per interval.
 #[derive(Debug, Clone, PartialEq)]
-struct Limiter {
+struct RateLimiter {
     rate: f64,
-    free_at: Timestamp,
+    next_at: Timestamp,
 }
 
-impl Limiter {
-    fn try_pass(&mut self, now: Timestamp) -> bool {
-        let passes = self.rate > 0.0 && self.free_at <= now;
-        if passes {
+impl RateLimiter {
+    fn try_accept(&mut self, now: Timestamp) -> bool {
+        let accepted = self.rate > 0.0 && self.next_at <= now;
+        if accepted {
             self.drain(now);
         }
-        passes
+        accepted
     }
 
     fn drain(&mut self, now: Timestamp) {
         let pause = Duration::try_from_secs_f64(1.0 / self.rate).unwrap_or(Duration::MAX);
-        self.free_at = after(now, pause);
+        self.next_at = after(now, pause);
     }
 
-    /// Goes on at another rate; whoever had to wait still has to.
+    /// Changes the rate. A limiter that is waiting waits for a full interval of the new rate.
     fn set_rate(&mut self, rate: f64, now: Timestamp) {
         if self.rate == rate {
             return;
         }
-        let waits = !self.try_pass(now);
-        *self = Limiter { rate, free_at: now };
+        let waits = !self.try_accept(now);
+        *self = RateLimiter { rate, next_at: now };
         if waits {
             self.drain(now);
         }
@@ -92,134 +98,138 @@ impl Limiter {
 
 #[derive(Debug)]
 struct Zone {
-    state: State,
-    limiter: Limiter,
-    /// Nodes to be given up, in order.
+    state: ZoneState,
+    limiter: RateLimiter,
+    /// The nodes to be tainted, in order.
     queue: VecDeque<Str>,
-    /// Nodes that are in line or were given up, and whether they are in line.
-    marked: HashMap<Str, bool>,
+    /// The queued and the tainted nodes; true for the queued ones.
+    nodes: HashMap<Str, bool>,
 }
 
 #[derive(Debug)]
 pub(super) struct Zones {
-    rates: Rates,
+    rates: EvictionRates,
     zones: BTreeMap<Str, Zone>,
 }
 
 impl Zones {
-    pub(super) fn new(rates: Rates) -> Zones {
+    pub(super) fn new(rates: EvictionRates) -> Zones {
         Zones { rates, zones: BTreeMap::new() }
     }
 
     fn zone(&mut self, name: &Str, now: Timestamp) -> &mut Zone {
-        let rate = self.rates.normal;
+        let rate = self.rates.node_eviction_rate;
         self.zones.entry(name.clone()).or_insert_with(|| Zone {
-            state: State::Initial,
-            limiter: Limiter { rate, free_at: now },
+            state: ZoneState::Initial,
+            limiter: RateLimiter { rate, next_at: now },
             queue: VecDeque::new(),
-            marked: HashMap::new(),
+            nodes: HashMap::new(),
         })
     }
 
-    /// Puts a node that is down in line, unless it was given up before and still is.
-    pub(super) fn mark(&mut self, zone: &Str, node: &Str, is_given_up: bool, now: Timestamp) {
+    /// Queues a node that is not ready, unless it is queued already or still has the taint.
+    pub(super) fn add(&mut self, zone: &Str, node: &Str, is_tainted: bool, now: Timestamp) {
         let zone = self.zone(zone, now);
-        let is_done = zone.marked.get(node).is_some_and(|waits| *waits || is_given_up);
+        let is_done = zone.nodes.get(node).is_some_and(|waits| *waits || is_tainted);
         if !is_done {
-            zone.marked.insert(node.clone(), true);
+            zone.nodes.insert(node.clone(), true);
             zone.queue.push_back(node.clone());
         }
     }
 
-    /// Lets a node off.
-    pub(super) fn unmark(&mut self, node: &str) {
+    /// Removes a node from the queue and from the tainted nodes.
+    pub(super) fn remove(&mut self, node: &str) {
         for zone in self.zones.values_mut() {
-            if zone.marked.remove(node) == Some(true) {
+            if zone.nodes.remove(node) == Some(true) {
                 zone.queue.retain(|queued| queued != node);
             }
         }
     }
 
-    /// A node to be given up now, and its zone.
+    /// Takes a node that is to be tainted now from its queue; returns its zone and its name.
     pub(super) fn take_due(&mut self, now: Timestamp) -> Option<(Str, Str)> {
         for (name, zone) in &mut self.zones {
-            if !zone.queue.is_empty() && zone.limiter.try_pass(now) {
+            if !zone.queue.is_empty() && zone.limiter.try_accept(now) {
                 let node = zone.queue.pop_front()?;
-                zone.marked.insert(node.clone(), false);
+                zone.nodes.insert(node.clone(), false);
                 return Some((name.clone(), node));
             }
         }
         None
     }
 
-    /// A node that could not be given up comes to the end of the line.
-    pub(super) fn put_back(&mut self, zone: &Str, node: Str) {
+    /// Queues a node again after a failed attempt.
+    pub(super) fn requeue(&mut self, zone: &Str, node: Str) {
         let Some(zone) = self.zones.get_mut(zone) else { return };
-        if let Some(waits) = zone.marked.get_mut(&node).filter(|waits| !**waits) {
+        if let Some(waits) = zone.nodes.get_mut(&node).filter(|waits| !**waits) {
             *waits = true;
             zone.queue.push_back(node);
         }
     }
 
-    /// When the next node may be given up.
+    /// The time at which the next node may be tainted.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         let waiting = self.zones.values().filter(|zone| !zone.queue.is_empty() && zone.limiter.rate > 0.0);
-        waiting.map(|zone| zone.limiter.free_at).min()
+        waiting.map(|zone| zone.limiter.next_at).min()
     }
 
-    /// Takes note of how many nodes are up and down.
-    pub(super) fn weigh(&mut self, tallies: &HashMap<Str, Tally>, now: Timestamp) -> Shift {
+    /// Updates the states and rate limits of all zones from the node counts.
+    pub(super) fn update_states(&mut self, counts: &HashMap<Str, ReadyCounts>, now: Timestamp) -> Disruption {
         let rates = self.rates.clone();
         for (name, zone) in &mut self.zones {
-            if !tallies.contains_key(name) {
-                zone.state = State::Initial;
+            if !counts.contains_key(name) {
+                zone.state = ZoneState::Initial;
             }
         }
-        for name in tallies.keys() {
+        for name in counts.keys() {
             self.zone(name, now);
         }
         let mut counted: Vec<_> = self
             .zones
             .iter_mut()
-            .filter_map(|(name, zone)| tallies.get(name).map(|tally| (zone, *tally, state(*tally, &rates))))
+            .filter_map(|(name, zone)| counts.get(name).map(|count| (zone, *count, state(*count, &rates))))
             .collect();
-        let were_all_down = counted.iter().all(|(zone, _, _)| zone.state == State::Full);
-        let are_all_down = counted.iter().all(|(_, _, state)| *state == State::Full);
-        if were_all_down && are_all_down {
-            return Shift::None;
+        let were_all_disrupted = counted.iter().all(|(zone, _, _)| zone.state == ZoneState::FullDisruption);
+        let are_all_disrupted = counted.iter().all(|(_, _, state)| *state == ZoneState::FullDisruption);
+        if were_all_disrupted && are_all_disrupted {
+            return Disruption::Unchanged;
         }
-        for (zone, tally, state) in &mut counted {
-            let rate = if are_all_down { 0.0 } else { rate(*state, *tally, &rates) };
-            if are_all_down || were_all_down || zone.state != *state {
+        for (zone, count, state) in &mut counted {
+            let rate = if are_all_disrupted { 0.0 } else { rate(*state, *count, &rates) };
+            if are_all_disrupted || were_all_disrupted || zone.state != *state {
                 zone.limiter.set_rate(rate, now);
             }
             zone.state = *state;
         }
-        match (were_all_down, are_all_down) {
-            (_, true) => Shift::AllDown,
-            (true, _) => Shift::SomeUp,
-            _ => Shift::None,
+        match (were_all_disrupted, are_all_disrupted) {
+            (_, true) => Disruption::AllZones,
+            (true, _) => Disruption::Recovered,
+            _ => Disruption::Unchanged,
         }
     }
 }
 
-fn state(tally: Tally, rates: &Rates) -> State {
-    let Tally { up, down } = tally;
-    let share = down as f64 / (up + down) as f64;
-    if up == 0 && down > 0 {
-        State::Full
-    } else if down > 2 && share >= rates.unhealthy_share {
-        State::Partial
+fn state(count: ReadyCounts, rates: &EvictionRates) -> ZoneState {
+    let ReadyCounts { ready, not_ready } = count;
+    let share = not_ready as f64 / (ready + not_ready) as f64;
+    if ready == 0 && not_ready > 0 {
+        ZoneState::FullDisruption
+    } else if not_ready > 2 && share >= rates.unhealthy_zone_threshold {
+        ZoneState::PartialDisruption
     } else {
-        State::Normal
+        ZoneState::Normal
     }
 }
 
-fn rate(state: State, tally: Tally, rates: &Rates) -> f64 {
+fn rate(state: ZoneState, count: ReadyCounts, rates: &EvictionRates) -> f64 {
     match state {
-        State::Partial if tally.up + tally.down > rates.large_zone => rates.secondary,
-        State::Partial => 0.0,
-        State::Initial | State::Normal | State::Full => rates.normal,
+        ZoneState::PartialDisruption
+            if count.ready + count.not_ready > rates.large_cluster_size_threshold =>
+        {
+            rates.secondary_node_eviction_rate
+        }
+        ZoneState::PartialDisruption => 0.0,
+        ZoneState::Initial | ZoneState::Normal | ZoneState::FullDisruption => rates.node_eviction_rate,
     }
 }
 

@@ -1,33 +1,33 @@
-//! How fast an autoscaler follows its metrics: stabilization windows, rates of change, and the bounds of its spec.
+//! The scaling behavior of an autoscaler: stabilization windows, rate policies, and the bounds of its spec.
 //!
-//! What was recommended and done lately is remembered in the process only: after a restart an autoscaler starts from
-//! the scale it finds.
+//! Recent recommendations and scale events are kept in memory only: after a restart an autoscaler starts from the scale
+//! it finds.
 
 use std::time::Duration;
 
 use corten_api::Value;
 use jiff::{SignedDuration, Timestamp};
 
-/// What was recommended and done lately.
+/// Recent recommendations and scale events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Memory {
     pub(super) recommendations: Vec<(Timestamp, i64)>,
-    /// By how many replicas the target grew, and shrank.
+    /// The changes in replicas of scale-ups and scale-downs.
     pub(super) grown: Vec<(Timestamp, i64)>,
     pub(super) shrunk: Vec<(Timestamp, i64)>,
 }
 
-/// What it comes to.
+/// The normalized recommendation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Normalized {
     pub(super) replicas: i64,
-    /// Reason and message of AbleToScale, which holds.
+    /// Reason and message of AbleToScale, which is `True`.
     pub(super) able: (&'static str, &'static str),
-    /// Whether ScalingLimited holds, with its reason and message.
+    /// The status of ScalingLimited, with its reason and message.
     pub(super) limited: (bool, &'static str, &'static str),
 }
 
-/// Within which replicas have to stay.
+/// The bounds of the replicas.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) min: i64,
@@ -79,8 +79,8 @@ fn normalized(
 }
 
 impl Memory {
-    /// An autoscaler without behaviour shrinks only as far as the highest of its recent recommendations, and at
-    /// most doubles.
+    /// Limits the desired replicas of an autoscaler without a behavior: it scales down only to the highest recent
+    /// recommendation, and scales up at most to twice its current size.
     pub(super) fn normalize(
         &mut self,
         current: i64,
@@ -105,8 +105,8 @@ impl Memory {
         normalized(desired, stabilized, SCALE_DOWN_STABILIZED, limited)
     }
 
-    /// One with behaviour stays within the recommendations of its windows, and changes no faster than its policies
-    /// allow.
+    /// Limits the desired replicas of an autoscaler with a behavior: by the recommendations in its stabilization
+    /// windows, and by the rates of its policies.
     pub(super) fn normalize_by(
         &mut self,
         behavior: &Behavior,
@@ -154,7 +154,7 @@ impl Memory {
         verdict(desired, WITHIN)
     }
 
-    /// Notes that the target was rescaled.
+    /// Records a change of scale.
     pub(super) fn rescaled(&mut self, behavior: &Behavior, from: i64, to: i64, now: Timestamp) {
         let (changes, rules) =
             if to > from { (&mut self.grown, &behavior.up) } else { (&mut self.shrunk, &behavior.down) };
@@ -163,7 +163,7 @@ impl Memory {
         changes.push((now, (to - from).abs()));
     }
 
-    /// How many replicas there were when a period began.
+    /// The number of replicas at the beginning of a period.
     fn replicas_before(&self, current: i64, period: Duration, now: Timestamp) -> i64 {
         let cutoff = earlier(now, period);
         let sum = |changes: &[(Timestamp, i64)]| -> i64 {
@@ -173,7 +173,7 @@ impl Memory {
     }
 }
 
-/// How a target may change.
+/// The rules of both directions.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Behavior {
     up: Rules,
@@ -189,7 +189,7 @@ struct Rules {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Select {
-    /// The policy that allows the biggest change.
+    /// The policy that allows the largest change.
     Most,
     Least,
     Disabled,
@@ -203,7 +203,7 @@ struct Policy {
 }
 
 impl Behavior {
-    /// What a spec says, with the API's defaults; shrinking takes `window` unless it says otherwise.
+    /// The behavior of a spec, with the API's defaults; `window` is the default stabilization window of scale-downs.
     pub(super) fn of(behavior: &Value, window: Duration) -> Behavior {
         let policy = |is_percent, value| Policy { is_percent, value, period: Duration::from_secs(15) };
         let up = Rules::of(behavior.get("scaleUp"), Duration::ZERO, &[policy(false, 4), policy(true, 100)]);
@@ -232,7 +232,7 @@ impl Rules {
         }
     }
 
-    /// How many replicas there may be at most.
+    /// The largest number of replicas that the policies allow.
     fn most(&self, memory: &Memory, current: i64, now: Timestamp) -> i64 {
         let proposed = self.policies.iter().map(|policy| {
             let before = memory.replicas_before(current, policy.period, now);
@@ -249,7 +249,7 @@ impl Rules {
         }
     }
 
-    /// How many replicas there have to be at least.
+    /// The smallest number of replicas that the policies allow.
     fn least(&self, memory: &Memory, current: i64, now: Timestamp) -> i64 {
         let proposed = self.policies.iter().map(|policy| {
             let before = memory.replicas_before(current, policy.period, now);

@@ -1,4 +1,4 @@
-//! What an autoscaler makes of its target's scale and metrics: the new scale, and what is said about it.
+//! The decision of an autoscaler by its target's scale and metrics: the new scale, conditions and events.
 
 use corten_api::quantity::Quantity;
 use corten_api::selector::LabelSelector;
@@ -6,18 +6,18 @@ use corten_api::{Value, meta};
 use corten_reconcile::{Action, Event};
 use jiff::Timestamp;
 
-use super::answers::Lack;
 use super::behavior::{Behavior, Bounds, Memory, Normalized};
 use super::proposals::{Failure, Proposal, Source};
 use super::replicas::{Situation, Tolerance};
+use super::responses::Missing;
 use super::target::Scale;
 use super::{COMPONENT, HorizontalPodAutoscalerOptions, World};
 use crate::conditions;
 
-/// What is to be done, and what is said if it is.
+/// The change of scale, the status and the events.
 #[derive(Debug)]
 pub(super) struct Decision {
-    /// With the conditions as far as they do not depend on rescaling.
+    /// The status, with the conditions that do not depend on the outcome of rescaling.
     pub(super) status: Value,
     pub(super) events: Vec<Event>,
     pub(super) rescale: Option<Rescale>,
@@ -32,7 +32,7 @@ pub(super) struct Rescale {
     pub(super) from: i64,
     pub(super) to: i64,
     pub(super) reason: String,
-    /// Whether nothing is left on the autoscaler's own account.
+    /// True if the autoscaler itself scales to zero.
     pub(super) to_zero: bool,
 }
 
@@ -42,15 +42,15 @@ impl Rescale {
     }
 }
 
-/// What all metrics come to.
+/// The result of all metrics.
 struct Computed {
     replicas: i64,
     metric: String,
     statuses: Vec<Value>,
 }
 
-/// Scaling is not possible; what was found out until then.
-struct Hopeless {
+/// Scaling is impossible; the conditions and statuses so far.
+struct Impossible {
     statuses: Option<Vec<Value>>,
     why: String,
 }
@@ -62,14 +62,14 @@ pub(super) fn decide(world: &World, options: &HorizontalPodAutoscalerOptions, no
         Decision { status, events: Vec::new(), rescale: None, memory: world.memory.clone(), now };
     match world.scale() {
         Ok(scale) => decision.weigh(world, &scale, options),
-        Err(Lack::Failed(why)) => {
+        Err(Missing::Failed(why)) => {
             decision.warn(hpa, "FailedGetScale", &why);
             let message = format!("the HPA controller was unable to get the target's current scale: {why}");
             decision.set("AbleToScale", false, "FailedGetScale", &message);
             let desired = hpa.int_at(&["status", "desiredReplicas"]).unwrap_or(0);
             decision.status.set(&["desiredReplicas"], desired);
         }
-        Err(Lack::Unasked(_)) => {}
+        Err(Missing::Unasked(_)) => {}
     }
     decision
 }
@@ -94,14 +94,14 @@ impl Decision {
             self.memory.recommendations.push((self.now, current));
         }
         let mut statuses = None;
-        let wanted = match Occasion::of(hpa, scale) {
-            Occasion::Disabled => {
+        let wanted = match Case::of(hpa, scale) {
+            Case::Disabled => {
                 let message = "scaling is disabled since the replica count of the target is zero";
                 self.set("ScalingActive", false, "ScalingDisabled", message);
                 None
             }
-            Occasion::OutOfBounds(replicas, reason) => Some((replicas, reason.to_owned())),
-            Occasion::Metrics => match self.compute(world, scale, options) {
+            Case::OutOfBounds(replicas, reason) => Some((replicas, reason.to_owned())),
+            Case::Metrics => match self.compute(world, scale, options) {
                 Ok(computed) => {
                     let wanted = self.normalize(hpa, current, &computed, options);
                     statuses = Some(computed.statuses);
@@ -123,7 +123,7 @@ impl Decision {
         });
     }
 
-    /// The replicas to go to and why, if that is a change.
+    /// The desired replicas and the reason, if that is a change.
     fn normalize(
         &mut self,
         hpa: &Value,
@@ -158,14 +158,14 @@ impl Decision {
         (desired != current).then_some((desired, reason))
     }
 
-    /// What all metrics come to: the most that any of them asks for. If some of them cannot be known, the others
-    /// are not reason enough to shrink.
+    /// The result of all metrics: the highest proposal. If some metrics are unknown, the others are not enough to scale
+    /// down.
     fn compute(
         &mut self,
         world: &World,
         scale: &Scale,
         options: &HorizontalPodAutoscalerOptions,
-    ) -> Result<Computed, Hopeless> {
+    ) -> Result<Computed, Impossible> {
         let selector = self.selector(world, scale)?;
         let metrics = world.hpa.items_at(&["spec", "metrics"]);
         let situation = situation(world, scale, options, self.now);
@@ -199,7 +199,7 @@ impl Decision {
                 "invalid metrics ({invalid} invalid out of {}), first error is: {whole}",
                 metrics.len()
             );
-            return Err(Hopeless { statuses: Some(computed.statuses), why });
+            return Err(Impossible { statuses: Some(computed.statuses), why });
         }
         let message =
             format!("the HPA was able to successfully calculate a replica count from {}", computed.metric);
@@ -207,12 +207,12 @@ impl Decision {
         Ok(computed)
     }
 
-    /// What the target's pods are selected by. No other autoscaler may have any of them.
-    fn selector(&mut self, world: &World, scale: &Scale) -> Result<LabelSelector, Hopeless> {
+    /// The selector of the target's pods. No other autoscaler may select any of them.
+    fn selector(&mut self, world: &World, scale: &Scale) -> Result<LabelSelector, Impossible> {
         let mut refuse = |event: &'static str, reason: &'static str, message: String, why: String| {
             self.warn(&world.hpa, event, &why);
             self.set("ScalingActive", false, reason, &message);
-            Hopeless { statuses: None, why }
+            Impossible { statuses: None, why }
         };
         let text = scale.selector();
         if text.is_empty() {
@@ -238,7 +238,7 @@ impl Decision {
         Ok(selector)
     }
 
-    /// The status, but for what depends on rescaling.
+    /// Writes the status, without the parts that depend on the outcome of rescaling.
     fn conclude(&mut self, hpa: &Value, current: i64, desired: i64, statuses: Option<Vec<Value>>) {
         let status = &mut self.status;
         match current {
@@ -251,7 +251,7 @@ impl Decision {
     }
 }
 
-/// What metrics are held against.
+/// The input of metric calculations.
 pub(super) fn situation<'a>(
     world: &'a World,
     scale: &Scale,
@@ -281,18 +281,18 @@ fn bounds(hpa: &Value) -> Bounds {
     Bounds { min, max: hpa.int_at(&["spec", "maxReplicas"]).unwrap_or(0) }
 }
 
-/// Whether there are metrics that say something when there are no pods.
+/// True if there are metrics that work without pods.
 fn scales_from_zero(hpa: &Value) -> bool {
     let is_outside = |metric: &Value| matches!(metric.str_at(&["type"]), Some("Object" | "External"));
     hpa.items_at(&["spec", "metrics"]).iter().any(is_outside)
 }
 
-/// What decides about a target.
+/// The case that decides about a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Occasion {
-    /// Somebody scaled it to nothing; it stays there.
+pub(super) enum Case {
+    /// A user scaled it to zero, which disables the autoscaler.
     Disabled,
-    /// The bounds of the autoscaler, and why.
+    /// The current replicas are out of the bounds: the nearest bound, and the reason.
     OutOfBounds(i64, &'static str),
     Metrics,
 }
@@ -300,20 +300,20 @@ pub(super) enum Occasion {
 const ABOVE: &str = "Current number of replicas above Spec.MaxReplicas";
 const BELOW: &str = "Current number of replicas below Spec.MinReplicas";
 
-impl Occasion {
-    pub(super) fn of(hpa: &Value, scale: &Scale) -> Occasion {
+impl Case {
+    pub(super) fn of(hpa: &Value, scale: &Scale) -> Case {
         let (bounds, current) = (bounds(hpa), scale.wanted());
         if current == 0 {
             let by_itself = conditions::is_true(hpa, "ScaledToZero");
             let comes_back = by_itself && (bounds.min != 0 || scales_from_zero(hpa));
-            return if comes_back { Occasion::Metrics } else { Occasion::Disabled };
+            return if comes_back { Case::Metrics } else { Case::Disabled };
         }
         if current > bounds.max {
-            Occasion::OutOfBounds(bounds.max, ABOVE)
+            Case::OutOfBounds(bounds.max, ABOVE)
         } else if current < bounds.min {
-            Occasion::OutOfBounds(bounds.min, BELOW)
+            Case::OutOfBounds(bounds.min, BELOW)
         } else {
-            Occasion::Metrics
+            Case::Metrics
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The pods of a target: which of them metrics count of, and what they ask for.
+//! The pods of a target: their groups for metrics, and their requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +19,14 @@ pub(super) struct Member {
     tree: Value,
 }
 
-/// The pods of a target, by what is known of them.
+/// The pods of a target, by the state of their metrics.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Groups {
     pub(super) ready: usize,
-    /// Pending, or with metrics that say nothing yet.
+    /// Pending, or with metrics that are not meaningful yet.
     pub(super) unready: Vec<Str>,
     pub(super) missing: Vec<Str>,
-    /// Going or failed.
+    /// Terminating or failed.
     pub(super) ignored: Vec<Str>,
 }
 
@@ -45,7 +45,7 @@ impl Member {
         self.phase() == "Running" && conditions::is_true(&self.tree, "Ready")
     }
 
-    /// Whether its use of CPU says nothing: while it starts, and if it has never been ready.
+    /// True if its CPU usage is not meaningful: while it starts, and if it has never been ready.
     fn is_starting(
         &self,
         samples: &Samples,
@@ -66,7 +66,7 @@ impl Member {
         is_unready && later(started, options.initial_readiness_delay) > since
     }
 
-    /// What it asks for of a resource, in thousandths: all of it, or one container.
+    /// Its request of a resource in thousandths: of the whole pod, or of one container.
     pub(super) fn request(&self, resource: &str, container: &str) -> Result<i64, String> {
         let pod = &self.name;
         if container.is_empty() && self.has_own_requests() {
@@ -90,7 +90,7 @@ impl Member {
         }
     }
 
-    /// Containers that run for as long as the pod does.
+    /// Containers that run for the whole life of the pod.
     fn containers(&self) -> impl Iterator<Item = &Value> {
         let sidecars = self.tree.items_at(&["spec", "initContainers"]).iter();
         let sidecars = sidecars.filter(|one| one.str_at(&["restartPolicy"]) == Some("Always"));
@@ -103,7 +103,7 @@ impl Member {
         requests.is_some_and(|requests| requests.keys().any(counts))
     }
 
-    /// What the pod as a whole asks for, if it or one of its containers does.
+    /// The request of the pod as a whole, if it or one of its containers has one.
     fn pod_request(&self, resource: &str) -> Option<i64> {
         let own = milli(self.tree.at(&["spec", "resources", "requests", resource]));
         let own =
@@ -122,7 +122,7 @@ fn later(at: Timestamp, by: Duration) -> Timestamp {
     at.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
-/// Sorts the pods of a target by what metrics say of them.
+/// Groups the pods of a target by their metrics.
 pub(super) fn group(
     members: &[Member],
     samples: &Samples,

@@ -1,4 +1,4 @@
-//! Metrics as the three metrics APIs tell them: of resources, of objects in the cluster, of things outside.
+//! Metrics from the three metrics APIs: resource, custom and external.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use corten_api::quantity::Quantity;
 use corten_api::{Str, Value, meta, time};
 use jiff::{SignedDuration, Timestamp};
 
-use super::answers::{Answers, Lack, query};
+use super::responses::{Missing, Responses, query};
 use super::target;
 use crate::resources;
 
-/// How long custom metrics are gathered for if they do not say.
+/// The default window of custom metrics.
 const WINDOW: Duration = Duration::from_secs(60);
 const RESOURCE: &str = "/apis/metrics.k8s.io/v1beta1";
 const CUSTOM: &str = "custom.metrics.k8s.io";
 const EXTERNAL: &str = "/apis/external.metrics.k8s.io/v1beta1";
 
-/// What was measured of one pod, in thousandths.
+/// The sample of one pod, in thousandths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sample {
     pub(super) value: i64,
@@ -25,7 +25,7 @@ pub(super) struct Sample {
     pub(super) window: Duration,
 }
 
-/// By the name of the pod.
+/// Samples by pod name.
 pub(super) type Samples = BTreeMap<Str, Sample>;
 
 /// A quantity in thousandths.
@@ -41,21 +41,21 @@ fn taken_at(item: &Value) -> Timestamp {
     item.str_at(&["timestamp"]).and_then(|text| time::parse(text).ok()).unwrap_or(Timestamp::MIN)
 }
 
-/// How much of a resource each pod uses, or one container of it does.
+/// The usage of a resource by each pod, or by one container of it.
 pub(super) fn of_resource(
-    answers: &Answers,
+    answers: &Responses,
     namespace: &str,
     selector: &str,
     resource: &str,
     container: &str,
-) -> Result<Samples, Lack> {
+) -> Result<Samples, Missing> {
     let path = format!("{RESOURCE}/namespaces/{namespace}/pods{}", query("labelSelector", selector, '?'));
     let list = answers.read(&path, "get pods.metrics.k8s.io").map_err(|lack| {
         lack.within(|why| format!("unable to fetch metrics from resource metrics API: {why}"))
     })?;
     let items = list.items_at(&["items"]);
     if items.is_empty() {
-        return Err(Lack::Failed("no metrics returned from resource metrics API".to_owned()));
+        return Err(Missing::Failed("no metrics returned from resource metrics API".to_owned()));
     }
     let sample = |item: &Value| {
         let window = item.str_at(&["window"]).and_then(|text| text.parse::<SignedDuration>().ok());
@@ -66,7 +66,7 @@ pub(super) fn of_resource(
     Ok(items.iter().filter_map(sample).collect())
 }
 
-/// What a pod uses of a resource; nothing is known if it is not known of every container.
+/// The usage of a resource by a pod; `None` unless it is known for every container.
 fn usage(item: &Value, resource: &str, container: &str) -> Option<i64> {
     let containers = item.items_at(&["containers"]);
     let of = |one: &Value| milli(one.at(&["usage", resource]));
@@ -77,26 +77,26 @@ fn usage(item: &Value, resource: &str, container: &str) -> Option<i64> {
     containers.iter().find(|one| one.str_at(&["name"]) == Some(container)).and_then(of)
 }
 
-/// The version in which custom metrics are served.
-fn custom(answers: &Answers) -> Result<String, Lack> {
+/// The served version of the custom metrics API.
+fn custom(answers: &Responses) -> Result<String, Missing> {
     let versions = target::versions(CUSTOM, answers)?;
     let newest = ["v1beta2", "v1beta1"].map(|version| format!("{CUSTOM}/{version}"));
     let found = newest.into_iter().find(|version| versions.contains(version));
-    found.ok_or_else(|| Lack::Failed(format!("no custom metrics API ({CUSTOM}) registered")))
+    found.ok_or_else(|| Missing::Failed(format!("no custom metrics API ({CUSTOM}) registered")))
 }
 
-fn custom_failed(lack: Lack) -> Lack {
+fn custom_failed(lack: Missing) -> Missing {
     lack.within(|why| format!("unable to fetch metrics from custom metrics API: {why}"))
 }
 
 /// A metric of each of the selected pods.
 pub(super) fn of_pods(
-    answers: &Answers,
+    answers: &Responses,
     namespace: &str,
     selector: &str,
     metric: &str,
     metric_selector: &str,
-) -> Result<Samples, Lack> {
+) -> Result<Samples, Missing> {
     let read = || {
         let root = resources::list_path(&custom(answers)?);
         let pods = query("labelSelector", selector, '?');
@@ -108,7 +108,7 @@ pub(super) fn of_pods(
     let list = read().map_err(custom_failed)?;
     let items = list.items_at(&["items"]);
     if items.is_empty() {
-        return Err(Lack::Failed("no metrics returned from custom metrics API".to_owned()));
+        return Err(Missing::Failed("no metrics returned from custom metrics API".to_owned()));
     }
     let sample = |item: &Value| {
         let window = item.int_at(&["windowSeconds"]).and_then(|seconds| u64::try_from(seconds).ok());
@@ -119,14 +119,14 @@ pub(super) fn of_pods(
     Ok(items.iter().filter_map(sample).collect())
 }
 
-/// A metric of one object, in thousandths. Of a namespace, only that of the autoscaler can be asked for.
+/// A metric of one object, in thousandths. Of namespaces, only the autoscaler's own.
 pub(super) fn of_object(
-    answers: &Answers,
+    answers: &Responses,
     namespace: &str,
     object: &Value,
     metric: &str,
     metric_selector: &str,
-) -> Result<i64, Lack> {
+) -> Result<i64, Missing> {
     let text = |key: &str| object.str_at(&[key]).unwrap_or_default();
     let labels = query("metricLabelSelector", metric_selector, '?');
     let read = || {
@@ -141,7 +141,7 @@ pub(super) fn of_object(
         let path = format!("{root}/namespaces/{namespace}/{place}/{metric}{labels}");
         match answers.read(&path, &format!("get {place}.{CUSTOM}"))?.items_at(&["items"]) {
             [one] => Ok(milli(one.get("value")).unwrap_or(0)),
-            several => Err(Lack::Failed(format!(
+            several => Err(Missing::Failed(format!(
                 "the custom metrics API server returned {} results when we asked for exactly one",
                 several.len()
             ))),
@@ -150,20 +150,20 @@ pub(super) fn of_object(
     read().map_err(custom_failed)
 }
 
-/// The values of a metric of something outside the cluster, in thousandths.
+/// The values of an external metric, in thousandths.
 pub(super) fn external(
-    answers: &Answers,
+    answers: &Responses,
     namespace: &str,
     metric: &str,
     metric_selector: &str,
-) -> Result<Vec<i64>, Lack> {
+) -> Result<Vec<i64>, Missing> {
     let labels = query("labelSelector", metric_selector, '?');
     let path = format!("{EXTERNAL}/namespaces/{namespace}/{metric}{labels}");
     let list = answers.read(&path, &format!("get {metric}.external.metrics.k8s.io")).map_err(|lack| {
         lack.within(|why| format!("unable to fetch metrics from external metrics API: {why}"))
     })?;
     match list.items_at(&["items"]) {
-        [] => Err(Lack::Failed("no metrics returned from external metrics API".to_owned())),
+        [] => Err(Missing::Failed("no metrics returned from external metrics API".to_owned())),
         items => Ok(items.iter().map(|item| milli(item.get("value")).unwrap_or(0)).collect()),
     }
 }

@@ -1,48 +1,48 @@
-//! What each metric of an autoscaler asks for, and what is said if that cannot be found out.
+//! The proposal of each metric of an autoscaler, or the error.
 
 use corten_api::quantity::{Format, Quantity};
 use corten_api::selector::LabelSelector;
 use corten_api::{Value, meta, value};
 
-use super::answers::{Answers, Lack};
 use super::metrics;
 use super::replicas::Situation;
+use super::responses::{Missing, Responses};
 use crate::selectors;
 
-/// How many replicas a metric asks for.
+/// The number of replicas that a metric proposes.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Proposal {
     pub(super) replicas: i64,
-    /// What the metric is called in messages.
+    /// The name of the metric in messages.
     pub(super) metric: String,
-    /// The metric as it is now.
+    /// The current value of the metric, for the status.
     pub(super) status: Value,
 }
 
-/// Why a metric asks for nothing.
+/// The reason why a metric proposes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
     /// This path has to be read first.
     Unasked(String),
     Failed {
         reason: &'static str,
-        /// What conditions and events say.
+        /// The message of conditions and events.
         why: String,
-        /// The same, with what was tried.
+        /// The same, with the failed operation.
         whole: String,
     },
 }
 
-/// What metrics are taken from.
+/// The source of metrics.
 pub(super) struct Source<'a> {
     pub(super) hpa: &'a Value,
-    pub(super) answers: &'a Answers,
-    /// Of the target's pods.
+    pub(super) answers: &'a Responses,
+    /// The selector of the target's pods.
     pub(super) selector: &'a LabelSelector,
     pub(super) situation: &'a Situation<'a>,
 }
 
-/// One of the sources of a metric: where it is in the spec, and in which words its failures are told.
+/// A metric source: its field in the spec, and the wording of its failures.
 struct Kind<'a> {
     reason: &'static str,
     tried: String,
@@ -50,15 +50,15 @@ struct Kind<'a> {
 }
 
 impl Kind<'_> {
-    fn failed(&self, lack: Lack) -> Failure {
+    fn failed(&self, lack: Missing) -> Failure {
         self.failed_at(lack, "")
     }
 
-    /// A failure with one more word about what was tried.
-    fn failed_at(&self, lack: Lack, step: &str) -> Failure {
+    /// A failure with the failed step in its message.
+    fn failed_at(&self, lack: Missing, step: &str) -> Failure {
         match lack {
-            Lack::Unasked(path) => Failure::Unasked(path),
-            Lack::Failed(why) => {
+            Missing::Unasked(path) => Failure::Unasked(path),
+            Missing::Failed(why) => {
                 let whole = format!("{}: {step}{why}", self.tried);
                 Failure::Failed { reason: self.reason, why, whole }
             }
@@ -77,15 +77,15 @@ impl Kind<'_> {
         self.spec.at(&["metric", "selector"])
     }
 
-    /// The selector of the metric, as a query says it.
+    /// The selector of the metric, as a query parameter.
     fn metric_labels(&self) -> Result<String, Failure> {
         let selector = LabelSelector::from_object(self.metric_selector());
         selector
             .map(|selector| selector.to_string())
-            .map_err(|error| self.failed(Lack::Failed(error.to_string())))
+            .map_err(|error| self.failed(Missing::Failed(error.to_string())))
     }
 
-    /// Which metric a status is of.
+    /// The identity of a metric in a status.
     fn identity(&self) -> Value {
         let mut identity = value!({"name": (self.metric())});
         if let Some(selector) = self.metric_selector() {
@@ -104,7 +104,7 @@ fn decimal(milli: i64) -> Value {
 }
 
 impl Source<'_> {
-    /// What a metric asks for.
+    /// The proposal of a metric.
     pub(super) fn propose(&self, metric: &Value) -> Result<Proposal, Failure> {
         let spec = |key: &str| metric.get(key).unwrap_or(&Value::Null);
         let kind = |reason, tried: String, key: &str| Kind {
@@ -164,7 +164,7 @@ impl Source<'_> {
         let (replicas, metric, current) = if let Some(target) = kind.target("averageValue") {
             let (replicas, average) = samples()
                 .and_then(|samples| {
-                    self.situation.by_average(samples, resource, target).map_err(Lack::Failed)
+                    self.situation.by_average(samples, resource, target).map_err(Missing::Failed)
                 })
                 .map_err(|lack| {
                     kind.failed(lack.within(|why| format!("failed to get {resource} usage: {why}")))
@@ -173,7 +173,9 @@ impl Source<'_> {
         } else if let Some(target) = kind.spec.int_at(&["target", "averageUtilization"]) {
             let (replicas, utilization, average) = samples()
                 .and_then(|samples| {
-                    self.situation.by_utilization(samples, resource, container, target).map_err(Lack::Failed)
+                    self.situation
+                        .by_utilization(samples, resource, container, target)
+                        .map_err(Missing::Failed)
                 })
                 .map_err(|lack| {
                     kind.failed(lack.within(|why| format!("failed to get {resource} utilization: {why}")))
@@ -185,7 +187,7 @@ impl Source<'_> {
             (replicas, metric, current)
         } else {
             let why = "invalid resource metric source: neither an average utilization target nor an average value (usage) target was set";
-            return Err(kind.failed(Lack::Failed(why.to_owned())));
+            return Err(kind.failed(Missing::Failed(why.to_owned())));
         };
         let status = if container.is_empty() {
             value!({"type": "Resource", "resource": {"name": (resource), "current": (current)}})
@@ -201,7 +203,7 @@ impl Source<'_> {
         let (replicas, average) =
             metrics::of_pods(self.answers, self.namespace(), &self.selector.to_string(), metric, &labels)
                 .map_err(|lack| lack.within(|why| format!("unable to get metric {metric}: {why}")))
-                .and_then(|samples| self.situation.by_average(samples, "", target).map_err(Lack::Failed))
+                .and_then(|samples| self.situation.by_average(samples, "", target).map_err(Missing::Failed))
                 .map_err(|lack| kind.failed(lack))?;
         let current = value!({"averageValue": (decimal(average))});
         let status = value!({"type": "Pods", "pods": {"metric": (kind.identity()), "current": (current)}});
@@ -229,7 +231,7 @@ impl Source<'_> {
             ("Value", Some(target), _) => {
                 let now = measured().map_err(|lack| kind.failed(lack))?;
                 let replicas =
-                    self.situation.by_value(now, target).map_err(|why| kind.failed(Lack::Failed(why)))?;
+                    self.situation.by_value(now, target).map_err(|why| kind.failed(Missing::Failed(why)))?;
                 (replicas, format!("{of_kind} metric {metric}"), value!({"value": (decimal(now))}))
             }
             ("AverageValue", _, Some(target)) => {
@@ -240,7 +242,7 @@ impl Source<'_> {
             }
             _ => {
                 let why = "invalid object metric source: neither a value target nor an average value target was set";
-                return Err(kind.failed(Lack::Failed(why.to_owned())));
+                return Err(kind.failed(Missing::Failed(why.to_owned())));
             }
         };
         let status = value!({
@@ -272,12 +274,12 @@ impl Source<'_> {
             let step = format!("failed to get external metric {metric}: ");
             let total = measured().map_err(|lack| kind.failed_at(lack, &step))?;
             let replicas = self.situation.by_value(total, target);
-            let replicas = replicas.map_err(|why| kind.failed_at(Lack::Failed(why), &step))?;
+            let replicas = replicas.map_err(|why| kind.failed_at(Missing::Failed(why), &step))?;
             (replicas, value!({"value": (decimal(total))}))
         } else {
             let why =
                 "invalid external metric source: neither a value target nor an average value target was set";
-            return Err(kind.failed(Lack::Failed(why.to_owned())));
+            return Err(kind.failed(Missing::Failed(why.to_owned())));
         };
         let status =
             value!({"type": "External", "external": {"metric": (kind.identity()), "current": (current)}});

@@ -1,7 +1,6 @@
-//! How many replicas a metric asks for.
+//! The number of replicas that a metric proposes.
 //!
-//! Pods of which nothing is known count against changing anything: as idle when there should be more pods, as busy
-//! when there should be fewer.
+//! Pods without samples count against a change: as idle when scaling up, as fully used when scaling down.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use super::HorizontalPodAutoscalerOptions;
 use super::members::{self, Member};
 use super::metrics::{Sample, Samples};
 
-/// By how much a metric may miss its target before anything is done about it.
+/// The tolerated deviation of a metric from its target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Tolerance {
     pub(super) down: f64,
@@ -26,10 +25,10 @@ impl Tolerance {
     }
 }
 
-/// What metrics are held against.
+/// The input of metric calculations.
 pub(super) struct Situation<'a> {
     pub(super) members: &'a [Member],
-    /// How many replicas are wanted, and how many there are.
+    /// The desired and the current number of replicas.
     pub(super) wanted: i64,
     pub(super) there: i64,
     pub(super) tolerance: Tolerance,
@@ -39,16 +38,16 @@ pub(super) struct Situation<'a> {
 
 const NO_PODS: &str = "no pods returned by selector while calculating replica count";
 
-/// What pods ask for, by their names, in thousandths.
+/// The requests of pods by name, in thousandths.
 type Requests = BTreeMap<Str, i64>;
 
-/// A number of replicas, at most as many as there can be.
+/// A number of replicas, within the range of the API.
 fn whole(replicas: f64) -> i64 {
     replicas.ceil().min(f64::from(i32::MAX)) as i64
 }
 
 impl Situation<'_> {
-    /// Replicas for a share of what pods ask for, in percent; also that share now, and the average use.
+    /// Replicas for a utilization of the requests in percent; also the current utilization and average usage.
     pub(super) fn by_utilization(
         &self,
         samples: Samples,
@@ -71,7 +70,7 @@ impl Situation<'_> {
         Ok((replicas, utilization, average))
     }
 
-    /// Replicas for an average per pod; also that average now.
+    /// Replicas for an average per pod; also the current average.
     pub(super) fn by_average(
         &self,
         samples: Samples,
@@ -91,8 +90,8 @@ impl Situation<'_> {
         )
     }
 
-    /// Replicas for what samples of pods say. What of the pods matters is gathered once, then held against the
-    /// samples: as they are, and with guesses for the pods that are not known.
+    /// Replicas for samples of pods. The needed data of pods is gathered once, then evaluated with the samples: as they
+    /// are, and with assumed values for pods without samples.
     fn by_samples<G, T>(
         &self,
         mut samples: Samples,
@@ -110,12 +109,12 @@ impl Situation<'_> {
             return Err("did not receive metrics for targeted pods (pods might be unready)".to_owned());
         }
         let gathered = gather(self.members)?;
-        let (ratio, told) = measure(&gathered, &samples)?;
+        let (ratio, reported) = measure(&gathered, &samples)?;
         let grows_unready = !groups.unready.is_empty() && ratio > 1.0;
         if !grows_unready && groups.missing.is_empty() {
             let replicas =
                 if self.tolerance.covers(ratio) { self.wanted } else { whole(ratio * groups.ready as f64) };
-            return Ok((replicas, told));
+            return Ok((replicas, reported));
         }
         let guess = |value| Sample { value, at: self.now, window: Duration::ZERO };
         for name in &groups.missing {
@@ -131,14 +130,14 @@ impl Situation<'_> {
         let (guessed, _) = measure(&gathered, &samples)?;
         let turns = (ratio < 1.0 && guessed > 1.0) || (ratio > 1.0 && guessed < 1.0);
         if self.tolerance.covers(guessed) || turns {
-            return Ok((self.wanted, told));
+            return Ok((self.wanted, reported));
         }
         let replicas = whole(guessed * samples.len() as f64);
         let turns = (guessed < 1.0 && replicas > self.wanted) || (guessed > 1.0 && replicas < self.wanted);
-        Ok((if turns { self.wanted } else { replicas }, told))
+        Ok((if turns { self.wanted } else { replicas }, reported))
     }
 
-    /// Replicas for a value that all pods bring about together.
+    /// Replicas for a value that all pods cause together.
     pub(super) fn by_value(&self, value: i64, target: i64) -> Result<i64, String> {
         let ratio = ratio(value, target);
         if self.wanted == 0 {
@@ -154,7 +153,7 @@ impl Situation<'_> {
         Ok(whole(ratio * ready as f64))
     }
 
-    /// Replicas for a value that is shared among all pods; also each one's share now.
+    /// Replicas for a value that is divided among all pods; also the current share of each.
     pub(super) fn by_share(&self, value: i64, target: i64) -> (i64, i64) {
         let ratio = value as f64 / (target as f64 * self.there as f64);
         let replicas =
@@ -168,7 +167,7 @@ fn ratio(value: i64, target: i64) -> f64 {
     value as f64 / target as f64
 }
 
-/// How much of what they ask for pods use, in percent, and how much they use on average.
+/// The utilization of the requests in percent, and the average usage.
 fn utilization(samples: &Samples, requests: &Requests) -> Result<(i64, i64), String> {
     let (mut used, mut asked, mut count) = (0i64, 0i64, 0i64);
     for (name, request) in requests {

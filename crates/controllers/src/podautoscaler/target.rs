@@ -1,11 +1,11 @@
-//! What an autoscaler scales: anything of any kind that has a scale.
+//! The target of an autoscaler: an object of any kind with a scale subresource.
 
 use corten_api::{Value, meta};
 
-use super::answers::{Answers, Lack};
+use super::responses::{Missing, Responses};
 use crate::resources;
 
-/// The scale of a target, and where it is.
+/// The scale of a target, and its path.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Scale {
     pub(super) path: String,
@@ -25,7 +25,7 @@ impl Scale {
         self.object.str_at(&["status", "selector"]).unwrap_or_default()
     }
 
-    /// The scale to write, whatever has changed since it was read.
+    /// The scale to write, without a resource version.
     pub(super) fn resized(&self, replicas: i64) -> Value {
         let mut object = self.object.clone();
         object.remove(&["metadata", "resourceVersion"]);
@@ -35,7 +35,7 @@ impl Scale {
 }
 
 /// The scale of an autoscaler's target.
-pub(super) fn scale(hpa: &Value, answers: &Answers) -> Result<Scale, Lack> {
+pub(super) fn scale(hpa: &Value, answers: &Responses) -> Result<Scale, Missing> {
     let reference = |key: &str| hpa.str_at(&["spec", "scaleTargetRef", key]).unwrap_or_default();
     let (api_version, plural) = served(reference("apiVersion"), reference("kind"), answers)?;
     let root = resources::list_path(&api_version);
@@ -45,10 +45,14 @@ pub(super) fn scale(hpa: &Value, answers: &Answers) -> Result<Scale, Lack> {
     Ok(Scale { path, object })
 }
 
-/// In which version a kind is served, and as which resource. Only the group has to be right.
-pub(super) fn served(api_version: &str, kind: &str, answers: &Answers) -> Result<(String, String), Lack> {
+/// The served version and the resource of a kind. Only its group has to be right.
+pub(super) fn served(
+    api_version: &str,
+    kind: &str,
+    answers: &Responses,
+) -> Result<(String, String), Missing> {
     if api_version.matches('/').count() > 1 {
-        return Err(Lack::Failed(format!("unexpected GroupVersion string: {api_version}")));
+        return Err(Missing::Failed(format!("unexpected GroupVersion string: {api_version}")));
     }
     let group = resources::group(api_version);
     let known = match (group, kind) {
@@ -69,11 +73,11 @@ pub(super) fn served(api_version: &str, kind: &str, answers: &Answers) -> Result
             return Ok((version, plural));
         }
     }
-    Err(Lack::Failed(format!("no matches for kind {kind:?} in group {group:?}")))
+    Err(Missing::Failed(format!("no matches for kind {kind:?} in group {group:?}")))
 }
 
-/// The versions a group is served in, the preferred one first.
-pub(super) fn versions(group: &str, answers: &Answers) -> Result<Vec<String>, Lack> {
+/// The served versions of a group, the preferred one first.
+pub(super) fn versions(group: &str, answers: &Responses) -> Result<Vec<String>, Missing> {
     if group.is_empty() {
         return Ok(vec!["v1".to_owned()]);
     }

@@ -1,4 +1,4 @@
-//! What autoscalers make of metrics, step by step.
+//! Tests of the autoscaler.
 
 mod behaviors;
 mod calculations;

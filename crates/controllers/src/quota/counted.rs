@@ -1,7 +1,6 @@
-//! The kinds that quotas limit: which there are, which are followed, and whose changes free something.
+//! The kinds that quotas limit: discovered, watched, and checked for changes that free quota.
 //!
-//! A kind is followed from when the first quota limits it. As long as there are no quotas, nothing is asked and
-//! nothing is followed.
+//! A kind is watched from when the first quota limits it. Without quotas there is no discovery and no watch.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -19,19 +18,19 @@ use tokio::sync::Notify;
 use super::{Charge, QuotaView, SETTLE};
 
 const RETRY: Backoff = Backoff { first: Duration::from_millis(800), longest: Duration::from_secs(30) };
-/// Definitions change several times before they are served.
-const SETTLING: Duration = Duration::from_secs(1);
+/// The time to wait after a change of definitions, which come in groups.
+const DISCOVERY_DELAY: Duration = Duration::from_secs(1);
 
 pub(super) struct Counted {
     caches: Caches,
     clock: Clock,
     queue: OnceLock<Arc<Queue>>,
-    /// `None` until somebody wanted to know.
+    /// `None` until discovery was requested.
     discovery: RwLock<Option<Arc<Discovery>>>,
-    /// Told when somebody wants to know, or what is known may no longer be true.
+    /// Notified when discovery is requested, or may be outdated.
     asked: Notify,
     followed: Mutex<BTreeSet<Kind>>,
-    /// What quotas were charged of late.
+    /// Recent charges of quotas.
     charges: Mutex<HashMap<Key, Vec<Charge>>>,
 }
 
@@ -48,13 +47,13 @@ impl Counted {
         }
     }
 
-    /// Begins to tell a queue which quotas are to be counted anew.
+    /// Sets the queue to which quotas are added for a recount.
     pub(super) fn wake(&self, queue: Arc<Queue>) {
-        // There is only one.
+        // Set only once.
         let _ = self.queue.set(queue);
     }
 
-    /// Begins to take note of what quotas are charged, and of what else there may be to count.
+    /// Starts to record charges of quotas, and to watch definitions of kinds.
     pub(super) fn listen(self: &Arc<Counted>) {
         let this = Arc::downgrade(self);
         self.caches.of(&kinds::RESOURCE_QUOTAS).subscribe(move |change| {
@@ -73,7 +72,7 @@ impl Counted {
         }
     }
 
-    /// Asks for the server's kinds whenever somebody wants to know them or they may have changed, for ever.
+    /// Repeats API discovery whenever it is requested or may be outdated, for ever.
     pub(super) fn follow_kinds(
         self: &Arc<Counted>,
         client: Client,
@@ -84,7 +83,7 @@ impl Counted {
             loop {
                 this.asked.notified().await;
                 if this.discovery.read().is_some() {
-                    this.clock.sleep(SETTLING).await;
+                    this.clock.sleep(DISCOVERY_DELAY).await;
                 }
                 match client.discover().await {
                     Ok(discovery) => {
@@ -94,7 +93,7 @@ impl Counted {
                     }
                     Err(error) => {
                         failures += 1;
-                        tracing::warn!(%error, "the server's kinds could not be found out");
+                        tracing::warn!(err = %error, "API discovery failed; retrying");
                         this.clock.sleep(RETRY.delay(failures)).await;
                         this.asked.notify_one();
                     }
@@ -113,7 +112,7 @@ impl Counted {
         }
     }
 
-    /// Everything a quota says when it is first seen may have been charged just then.
+    /// All usage of a quota that is first observed may have been charged just then.
     fn note_charge(&self, change: &Change) {
         let (key, at) = (&change.object().key, self.clock.now());
         let mut charges = self.charges.lock();
@@ -132,7 +131,7 @@ impl Counted {
         self.charges.lock().get(key).cloned().unwrap_or_default()
     }
 
-    /// How to count what is limited, and where; `None` until the server's kinds are known.
+    /// The measures and caches of limited resources; `None` until discovery has succeeded.
     pub(super) fn kinds_of(self: &Arc<Counted>, limited: &[Str]) -> Option<Vec<(Measure, Arc<Cache>)>> {
         let Some(discovery) = self.discovery.read().clone() else {
             self.asked.notify_one();
@@ -149,7 +148,7 @@ impl Counted {
         Some(counted)
     }
 
-    /// What device classes stand for, if any limit could be about that.
+    /// The device classes, if a limit may refer to them.
     fn device_classes(&self, discovery: &Discovery, limited: &[Str]) -> DeviceClasses {
         let is_device = |name: &Str| name.starts_with("requests.") && name.contains('/');
         let mut all = discovery.preferred().map(|served| &served.kind);
@@ -163,7 +162,7 @@ impl Counted {
         }
     }
 
-    /// The cache of a kind, whose changes are looked at from now on.
+    /// The cache of a kind, whose changes are checked from now on.
     fn follow(self: &Arc<Counted>, kind: &Kind) -> Arc<Cache> {
         let cache = self.caches.of(kind);
         if self.followed.lock().insert(kind.clone()) {
@@ -171,15 +170,15 @@ impl Counted {
             let measure = Measure::of(&kind.group, &kind.plural, DeviceClasses::default);
             cache.subscribe(move |change| {
                 if let Some(this) = this.upgrade() {
-                    this.look_at(&measure, change);
+                    this.check_change(&measure, change);
                 }
             });
         }
         cache
     }
 
-    /// Has the quotas counted anew for which a change frees something.
-    fn look_at(&self, measure: &Measure, change: &Change) {
+    /// Queues the quotas for which a change frees something.
+    fn check_change(&self, measure: &Measure, change: &Change) {
         let (Some(old), Some(queue)) = (&change.old, self.queue.get()) else { return };
         let quotas = self.caches.of(&kinds::RESOURCE_QUOTAS).list(&old.key.namespace);
         if quotas.is_empty() {
@@ -193,7 +192,7 @@ impl Counted {
             }
         };
         if is_freed {
-            // Which limits devices count against depends on their classes.
+            // The limits that devices count against depend on their classes.
             let is_devices = matches!(measure, Measure::ResourceClaims(_));
             let limits = |quota: &QuotaView| is_devices || quota.limited.iter().any(|n| measure.knows(n));
             let concerned = quotas.iter().filter(|quota| limits(&quota.view::<QuotaView>()));
@@ -202,14 +201,14 @@ impl Counted {
     }
 }
 
-/// Whether an object takes something else than before, or counts against other quotas.
+/// True if an object uses different resources than before, or counts against other quotas.
 pub(super) fn frees(measure: &Measure, old: &Value, new: &Value, now: Timestamp) -> bool {
-    let item = |object| measure.item(object, &Nobody, now);
+    let item = |object| measure.item(object, &NoNeighbours, now);
     let (Item { usage: before, facts: were, .. }, Item { usage, facts, .. }) = (item(old), item(new));
     were != facts || !super::is_equal(&before, &usage)
 }
 
-/// Whether a kind can be counted: it comes and goes, and can be watched.
+/// True if a kind can be counted: it can be created, deleted, listed and watched.
 fn is_quotable(served: &Served) -> bool {
     let kind = &served.kind;
     kind.namespaced
@@ -217,10 +216,10 @@ fn is_quotable(served: &Served) -> bool {
         && served.has_verbs(&["create", "delete", "list", "watch"])
 }
 
-/// Nothing else matters to whether an object changed.
-struct Nobody;
+/// A namespace without other objects: they do not matter for a change.
+struct NoNeighbours;
 
-impl Neighbours for Nobody {
+impl Neighbours for NoNeighbours {
     fn pod(&self, _: &str) -> Option<Value> {
         None
     }

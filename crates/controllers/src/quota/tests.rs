@@ -1,4 +1,4 @@
-//! What quotas say is used, and when they say it.
+//! Tests of the usage of quotas, and of when it is written.
 
 use corten_api::{json, value};
 use corten_quota::DeviceClasses;
@@ -10,7 +10,7 @@ fn tree(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
 }
 
-/// A quota with limits, and what its status says of them.
+/// A quota with limits, and the limits and usage in its status.
 fn quota(hard: &str, status_hard: &str, used: &str) -> Value {
     let mut quota = value!({
         "metadata": {"name": "q", "namespace": "default"},
@@ -50,7 +50,7 @@ fn plan(world: &World) -> Plan {
     world.plan(QuotaOptions::default().sync_period, at(0))
 }
 
-/// What is written as used; `None` if nothing is.
+/// The usage that is written; `None` if none is.
 fn used(world: &World) -> Option<String> {
     let plan = plan(world);
     let Some(Action::Update { object, subresource: "status", .. }) = plan.actions().next() else {
@@ -112,7 +112,7 @@ fn everything_is_counted_by_its_rules() {
 }
 
 #[test]
-fn scopes_say_what_counts() {
+fn scopes_restrict_the_counted_objects() {
     let ended = with(pod("d", "1", "Running"), &["spec", "activeDeadlineSeconds"], 5);
     let best_effort = with(pod("e", "1", "Running"), &["status", "qosClass"], "BestEffort");
     let high = with(pod("h", "1", "Running"), &["spec", "priorityClassName"], "high");
@@ -151,7 +151,7 @@ fn scopes_say_what_counts() {
 }
 
 #[test]
-fn only_what_changed_is_written() {
+fn only_changes_are_written() {
     let one = || vec![objects("", "pods", &[pod("a", "1", "Running")])];
     let hard = r#"{"pods":"9","requests.cpu":"2000m"}"#;
     let same = world(
@@ -173,7 +173,7 @@ fn only_what_changed_is_written() {
 }
 
 #[test]
-fn what_nobody_can_count_stays() {
+fn usage_of_unknown_resources_is_kept() {
     let hard = r#"{"count/unknown.example.com":"9","pods":"9"}"#;
     let counted = |known: &str| used(&world(quota(hard, "", known), vec![objects("", "pods", &[])]));
     assert_eq!(counted("").as_deref(), Some(r#"{"pods":"0"}"#));
@@ -182,14 +182,14 @@ fn what_nobody_can_count_stays() {
 }
 
 #[test]
-fn what_may_be_under_way_is_not_given_back() {
+fn recent_charges_are_not_released() {
     let hard = r#"{"pods":"9"}"#;
     let one = || vec![objects("", "pods", &[pod("a", "1", "Running")])];
     let charge = |pods: &str, milliseconds| Charge {
         at: at(0) - jiff::SignedDuration::from_millis(milliseconds),
         amounts: resource_list::read(Some(&value!({"pods": pods}))),
     };
-    // Three are charged, and one is there.
+    // Three are charged, and one exists.
     let charged = |charges| World { charges, ..world(quota(hard, hard, r#"{"pods":"3"}"#), one()) };
     for (case, charges, expected) in [
         ("none of late", vec![], Some("1")),
@@ -210,7 +210,7 @@ fn what_may_be_under_way_is_not_given_back() {
 }
 
 #[test]
-fn what_has_not_been_seen_is_not_counted() {
+fn nothing_is_counted_before_the_caches_have_synced() {
     let behind = World { is_behind: true, ..world(quota(r#"{"pods":"9"}"#, "", ""), Vec::new()) };
     assert!(plan(&behind).retry);
     assert!(plan(&World::default()).is_done());

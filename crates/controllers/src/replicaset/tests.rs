@@ -1,4 +1,4 @@
-//! What replica sets do about their pods, and what they say about it.
+//! Tests of replica sets: the actions on their pods, and their status.
 
 use corten_api::{Status, value};
 
@@ -62,7 +62,7 @@ fn plan(world: &World) -> Plan {
     REPLICA_SETS.plan(&key(), world, at(0))
 }
 
-/// What a plan does, in words.
+/// The actions of a plan.
 fn words(plan: &Plan) -> Vec<String> {
     let word = |action: &Action| match action {
         Action::Create { object, .. } => format!("create {}", meta::generate_name(object)),
@@ -140,10 +140,10 @@ fn the_worst_pods_go_first() {
     }
 }
 
-/// Ready at different times of one magnitude, restarted more or less, in no particular order of uids: compared two at a
-/// time, by chance here and by restarts there, these would go round in circles.
+/// Ready times of one magnitude, different restarts and unordered uids: pairwise comparison, random here and by
+/// restarts there, would be cyclic.
 #[test]
-fn there_is_one_order_however_pods_come() {
+fn the_deletion_order_is_total() {
     let pod_of = |index: i64| {
         let pod = ready(pod(&format!("{:02}", index * 17 % 40)), -600 - index % 5);
         let restarts = value!({"restartCount": (index * 3 % 4)});
@@ -217,13 +217,13 @@ fn the_status_counts() {
         "terminatingReplicas": 1, "observedGeneration": 2,
     });
     assert_eq!(written(&world, &Report::default()), Some(expected));
-    // The one that is not available yet will be in five seconds.
+    // The unavailable pod becomes available in five seconds.
     let plan = REPLICA_SETS.conclude(&key(), &world, &Report::default(), at(0));
     assert_eq!(plan.requeue_after, Some(Duration::from_secs(5)));
 }
 
 #[test]
-fn pods_without_all_labels_of_the_template_are_told_apart() {
+fn fully_labelled_pods_are_counted() {
     let labelled = with(set(1), &["spec", "template", "metadata", "labels", "tier"], "front");
     let status = written(&world(labelled, &[pod("a")]), &Report::default()).unwrap();
     assert_eq!((status.int_at(&["replicas"]), status.int_at(&["fullyLabeledReplicas"])), (Some(1), None));
@@ -258,7 +258,7 @@ fn failures_are_conditions_until_they_end() {
 }
 
 #[test]
-fn people_are_told() {
+fn events_are_recorded() {
     let events = |world: &World, report: &Report| -> Vec<String> {
         let plan = REPLICA_SETS.conclude(&key(), world, report, at(0));
         plan.events.iter().map(|e| format!("{} {}", e.reason, e.message)).collect()

@@ -1,5 +1,4 @@
-//! Who the pods of a stateful set are: each has a number, and from it its name, its host name, its labels and the
-//! claims that are its volumes.
+//! The identity of a stateful set's pods: the ordinal of each, and from it its name, host name, labels and claims.
 
 use std::sync::Arc;
 
@@ -13,19 +12,19 @@ use crate::{history, templates};
 const NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 const INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 
-/// A name without its number, and the number if it is one that can be.
+/// The name without its ordinal, and the ordinal if it is valid.
 fn parts(name: &str) -> Option<(&str, Option<i64>)> {
     let (parent, digits) = name.rsplit_once('-')?;
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| (parent, digits.parse::<i32>().ok().map(i64::from)))
 }
 
-/// Whether a pod is called as those of a set are.
+/// True if a pod has a name of the set's pods.
 pub(super) fn is_member(set: &Value, pod: &Object) -> bool {
     parts(&pod.key.name).is_some_and(|(parent, _)| parent == meta::name(set))
 }
 
-/// The number in the name of a pod, or of a claim.
+/// The ordinal in the name of a pod, or of a claim.
 pub(super) fn ordinal(name: &str) -> Option<i64> {
     parts(name)?.1
 }
@@ -34,7 +33,7 @@ pub(super) fn replicas(set: &Value) -> i64 {
     set.int_at(&["spec", "replicas"]).unwrap_or(1).max(0)
 }
 
-/// The numbers that pods of a set should have.
+/// The ordinals of a set's pods.
 pub(super) fn ordinals(set: &Value) -> std::ops::Range<i64> {
     let start = set.int_at(&["spec", "ordinals", "start"]).unwrap_or(0);
     start..start + replicas(set)
@@ -48,7 +47,7 @@ fn claim_templates(set: &Value) -> &[Value] {
     set.items_at(&["spec", "volumeClaimTemplates"])
 }
 
-/// The volumes of a set's pod that are claims, and the names of these.
+/// The claim volumes of a set's pod, and the names of their claims.
 pub(super) fn claim_names(set: &Value, ordinal: i64) -> impl Iterator<Item = (&str, String)> {
     claim_templates(set).iter().map(move |template| {
         let volume = meta::name(template);
@@ -56,7 +55,7 @@ pub(super) fn claim_names(set: &Value, ordinal: i64) -> impl Iterator<Item = (&s
     })
 }
 
-/// The claims of a set's pod, as they are made.
+/// The claims of a set's pod, to be created.
 pub(super) fn claims(set: &Value, ordinal: i64) -> impl Iterator<Item = (Key, Value)> {
     let selected = set.at(&["spec", "selector", "matchLabels"]).and_then(Value::as_object);
     claim_templates(set).iter().zip(claim_names(set, ordinal)).map(move |(template, (_, name))| {
@@ -72,30 +71,30 @@ pub(super) fn claims(set: &Value, ordinal: i64) -> impl Iterator<Item = (Key, Va
     })
 }
 
-/// A pod of a set that is yet to be made, of a revision.
+/// A new pod of a set, of a revision.
 pub(super) fn new_pod(set: &Value, revision: &Value, ordinal: i64) -> Value {
     let mut pod = templates::pod(&revisions::template(revision), set);
     let name = pod_name(set, ordinal);
-    identify(set, ordinal, &mut pod);
+    set_identity(set, ordinal, &mut pod);
     pod.set(&["metadata", "labels", history::HASH], meta::name(revision));
     pod.set(&["spec", "hostname"], name);
     if let Some(service) = set.str_at(&["spec", "serviceName"]).filter(|name| !name.is_empty()) {
         pod.set(&["spec", "subdomain"], service);
     }
-    furnish(set, ordinal, &mut pod);
+    set_claim_volumes(set, ordinal, &mut pod);
     pod
 }
 
-/// Gives a pod its name and the labels that tell who it is.
-pub(super) fn identify(set: &Value, ordinal: i64, pod: &mut Value) {
+/// Sets a pod's name and identity labels.
+pub(super) fn set_identity(set: &Value, ordinal: i64, pod: &mut Value) {
     let name = pod_name(set, ordinal);
     pod.set(&["metadata", "labels", NAME_LABEL], name.as_str());
     pod.set(&["metadata", "labels", INDEX_LABEL], ordinal.to_string());
     pod.set(&["metadata", "name"], name);
 }
 
-/// Gives a pod the volumes that are its claims; they take the place of others with their names.
-pub(super) fn furnish(set: &Value, ordinal: i64, pod: &mut Value) {
+/// Adds the claim volumes to a pod; they replace others of the same names.
+pub(super) fn set_claim_volumes(set: &Value, ordinal: i64, pod: &mut Value) {
     let claimed: Vec<(&str, String)> = claim_names(set, ordinal).collect();
     if claimed.is_empty() {
         return;
@@ -107,14 +106,14 @@ pub(super) fn furnish(set: &Value, ordinal: i64, pod: &mut Value) {
     pod.set(&["spec", "volumes"], volumes);
 }
 
-/// Whether a pod says of itself who it is.
-pub(super) fn is_identified(set: &Value, pod: &Object, ordinal: i64) -> bool {
+/// True if a pod has the identity labels.
+pub(super) fn has_identity(set: &Value, pod: &Object, ordinal: i64) -> bool {
     let name = pod_name(set, ordinal);
     pod.key.name == name.as_str() && pod.labels.get(NAME_LABEL).and_then(Value::as_str) == Some(&name)
 }
 
-/// Whether a pod has the claims it should have.
-pub(super) fn is_furnished(set: &Value, pod: &Pod, ordinal: i64) -> bool {
+/// True if a pod has the claims it should have.
+pub(super) fn has_claim_volumes(set: &Value, pod: &Pod, ordinal: i64) -> bool {
     let has = |(volume, claim): (&str, String)| {
         let is = |(name, claimed): &&(Str, Str)| *name == volume && *claimed == claim.as_str();
         pod.view.claims.iter().any(|one| is(&one))
@@ -122,7 +121,7 @@ pub(super) fn is_furnished(set: &Value, pod: &Pod, ordinal: i64) -> bool {
     claim_names(set, ordinal).all(has)
 }
 
-/// The revision that a pod says it is of.
+/// The revision in a pod's label.
 pub(super) fn revision(pod: &Arc<Object>) -> &str {
     pod.labels.get(history::HASH).and_then(Value::as_str).unwrap_or_default()
 }

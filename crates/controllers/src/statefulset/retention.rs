@@ -1,8 +1,8 @@
-//! Who owns the claims of a stateful set's pods. What owns a claim takes it along when it goes, so owners are how the
-//! set's retention policy comes true: the set itself where claims go with it, a pod that is too many where they go
-//! with its pods, nobody where they stay.
+//! The owners of the claims of a stateful set's pods. A claim is deleted with its owner, so owners implement the
+//! retention policy: the set itself where claims are deleted with it, a condemned pod where they are deleted on scaling
+//! down, none where they are retained.
 //!
-//! Never touches claims that others manage, except to withdraw from them.
+//! Never touches claims of other controllers, except to remove its own references.
 
 use corten_api::{Value, meta, value};
 use corten_client::{Object, Owner, kinds};
@@ -10,14 +10,14 @@ use corten_reconcile::Action;
 
 use super::identity;
 
-/// A set and one of its pods; a pod that is not made yet has no uid.
+/// A set and one of its pods; a pod that is not created yet has no uid.
 pub(super) struct Owners<'a> {
     pub(super) set: &'a Value,
     pub(super) pod_name: &'a str,
     pub(super) pod_uid: &'a str,
 }
 
-/// What a reference is to, by name.
+/// The object of a reference, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Named {
     Set,
@@ -45,7 +45,7 @@ impl Owners<'_> {
         }
     }
 
-    /// Whether the claim belongs to an earlier object of the same name.
+    /// True if the claim belongs to an earlier object of the same name.
     fn has_stale(&self, claim: &Object, named: Named) -> bool {
         let first = claim.owners.iter().find(|owner| self.named(owner) == named);
         first.is_some_and(|owner| owner.uid != self.uid(named))
@@ -55,12 +55,12 @@ impl Owners<'_> {
         claim.owners.iter().any(|owner| owner.uid == self.uid(named))
     }
 
-    /// Whether to wait before a pod is made, because its claim is about to go with an earlier pod.
+    /// True if a pod must not be created yet, because its claim is about to be deleted with an earlier pod.
     pub(super) fn blocks_creation(&self, claim: &Object) -> bool {
         deletes(self.set, "whenScaled") && self.has_stale(claim, Named::Pod)
     }
 
-    /// Whether a claim that should be managed is managed by somebody else.
+    /// True if a claim has another controller.
     pub(super) fn conflicts(&self, claim: &Object) -> bool {
         if !deletes(self.set, "whenScaled") && !deletes(self.set, "whenDeleted") {
             return false;
@@ -71,7 +71,7 @@ impl Owners<'_> {
         })
     }
 
-    /// Who of the set and the pod should own the claim.
+    /// The owner that the claim should have: the set, the pod or none.
     fn wanted(&self) -> Option<Named> {
         let is_surplus = !identity::ordinal(self.pod_name)
             .is_some_and(|ordinal| identity::ordinals(self.set).contains(&ordinal));
@@ -82,10 +82,10 @@ impl Owners<'_> {
         }
     }
 
-    /// Whether the claim belongs to whom it should.
+    /// True if the claim has the owners it should have.
     pub(super) fn is_settled(&self, claim: &Object) -> bool {
         if self.has_stale(claim, Named::Set) || self.has_stale(claim, Named::Pod) {
-            // The garbage collector decides about what belongs to somebody who is gone.
+            // The garbage collector decides about claims of deleted owners.
             return true;
         }
         let owned = [Named::Set, Named::Pod].map(|named| self.has(claim, named));
@@ -100,7 +100,7 @@ impl Owners<'_> {
         owned == [wanted == Some(Named::Set), wanted == Some(Named::Pod)]
     }
 
-    /// Makes the claim belong to whom it should.
+    /// Sets the owners of the claim.
     pub(super) fn settle(&self, claim: &Object) -> Action {
         let mut object = claim.tree();
         let references = object.items_at(&["metadata", "ownerReferences"]).iter().zip(&claim.owners);
@@ -131,7 +131,7 @@ impl Owners<'_> {
     }
 }
 
-/// Whether claims are deleted on an occasion.
+/// True if the policy deletes claims on an occasion.
 fn deletes(set: &Value, occasion: &str) -> bool {
     set.str_at(&["spec", "persistentVolumeClaimRetentionPolicy", occasion]) == Some("Delete")
 }

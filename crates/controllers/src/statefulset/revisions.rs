@@ -1,4 +1,4 @@
-//! The history of a stateful set: the revision its pods come from, and the one they go to.
+//! The history of a stateful set: the current revision of its pods, and the update revision.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ const LABEL: &str = "controller.kubernetes.io/hash";
 pub(super) struct Revisions {
     /// Oldest first.
     known: Vec<Value>,
-    /// Of the pods that are not to be updated.
+    /// The revision of the pods that are not to be updated.
     pub(super) current: Value,
-    /// What the set wants now.
+    /// The revision of the set's template.
     pub(super) update: Value,
     pub(super) is_new: bool,
-    /// What makes the update revision the newest.
+    /// The action that makes the update revision the newest.
     pub(super) change: Option<Action>,
 }
 
@@ -52,7 +52,7 @@ impl Revisions {
         Revisions { known, current, update, is_new, change }
     }
 
-    /// The oldest of those that nobody is of any more, beyond how many are kept.
+    /// The oldest unused revisions beyond the history limit.
     pub(super) fn surplus<'a>(
         &'a self,
         set: &Value,
@@ -70,7 +70,7 @@ impl Revisions {
     }
 }
 
-/// How often a name for a new revision was found taken.
+/// The number of hash collisions.
 pub(super) fn collisions(set: &Value) -> i64 {
     set.int_at(&["status", "collisionCount"]).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! What stateful sets do about their pods and claims, on a cluster of a few trees.
+//! Tests of stateful sets on a simulated cluster.
 
 mod cluster;
 mod order;

@@ -1,4 +1,4 @@
-//! The rolling update: which pods of an old revision go now, and what the set says of its progress.
+//! The rolling update: the pods of an old revision that are deleted now, and the status of the set.
 
 use corten_api::{Value, meta};
 use corten_reconcile::Action;
@@ -13,30 +13,30 @@ pub(super) fn is_rolling(set: &Value) -> bool {
     matches!(set.str_at(&["spec", "updateStrategy", "type"]), None | Some("RollingUpdate"))
 }
 
-/// How many pods, from the first, stay as they were.
+/// The partition: pods with lower ordinals keep the current revision.
 pub(super) fn partition(set: &Value) -> Option<i64> {
     set.at(&["spec", "updateStrategy", "rollingUpdate"])
         .map(|rolling| rolling.int_at(&["partition"]).unwrap_or(0))
 }
 
-/// How many pods may be unavailable because of the update; at least one.
+/// The number of pods that may be unavailable because of the update; at least one.
 fn max_unavailable(set: &Value) -> usize {
     let limit = set.at(&["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"]);
     let number = limit.and_then(|limit| limits::scaled(limit, identity::replicas(set), Round::Down));
     usize::try_from(number.unwrap_or(1)).unwrap_or(1).max(1)
 }
 
-/// One pod that should be, as far as the update goes.
+/// A replica, as the update sees it.
 struct Candidate<'a> {
     pod: Option<&'a Pod>,
     is_old: bool,
     is_unavailable: bool,
 }
 
-/// Deletes the pods of an old revision that may go now, the last first.
+/// Deletes the pods of an old revision that may be deleted now, the last first.
 ///
-/// Those that are unavailable already go beyond the limit, if the set keeps no order: waiting for them to become
-/// available could take forever, and they serve nobody.
+/// With parallel management, unavailable pods are deleted beyond the limit: waiting for them to become available could
+/// take for ever.
 pub(super) fn outdated(world: &World, replicas: &[Replica], now: Timestamp) -> Vec<Action> {
     let update = meta::name(&world.revisions.update);
     let candidates: Vec<Candidate> =
@@ -55,7 +55,7 @@ pub(super) fn outdated(world: &World, replicas: &[Replica], now: Timestamp) -> V
     } else {
         goable.into_iter().take(budget).collect()
     };
-    // What has finished goes anyway.
+    // Finished pods are deleted anyway.
     let pods = going.into_iter().filter_map(|candidate| candidate.pod);
     pods.filter(|pod| !pod.is_finished()).map(pods::delete).collect()
 }
@@ -75,7 +75,7 @@ fn candidate<'a>(world: &World, replica: &'a Replica, update: &str, now: Timesta
     }
 }
 
-/// What a set says of its pods, after some of an old revision went.
+/// The status of a set, after some pods of an old revision were deleted.
 pub(super) fn status(world: &World, gone: usize, now: Timestamp) -> Value {
     let set = &world.set;
     let current = meta::name(&world.revisions.current);
@@ -104,7 +104,7 @@ pub(super) fn status(world: &World, gone: usize, now: Timestamp) -> Value {
     status.set(&["observedGeneration"], meta::generation(set));
     status.set(&["replicas"], all);
     status.set(&["availableReplicas"], count(&|pod| is_ready(pod) && world.is_available(pod, now)));
-    // What is nothing is left out, as the API writes it.
+    // Zero counts are left out, as the API server encodes them.
     let counts = [("readyReplicas", ready), ("currentReplicas", left), ("updatedReplicas", updated)];
     for (key, number) in counts.into_iter().filter(|(_, number)| *number > 0) {
         status.set(&[key], number);

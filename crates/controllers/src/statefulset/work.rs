@@ -1,8 +1,8 @@
-//! What is to be done about the pods of a stateful set: first those that should be, in order; then those that are too
-//! many, the last first; then those of an old revision, the last first.
+//! The actions on the pods of a stateful set: first the replicas, in order; then condemned pods, the last first; then
+//! pods of an old revision, the last first.
 //!
-//! A set that keeps order does one thing at a time and waits for each pod to be available before it goes on; one
-//! that does not goes on at once.
+//! With ordered management, a reconcile does one thing and waits for each pod to be available before it continues; with
+//! parallel management it does not wait.
 
 use corten_api::{Value, meta};
 use corten_client::{Object, kinds};
@@ -10,39 +10,39 @@ use corten_reconcile::{Action, Event, Step};
 use jiff::Timestamp;
 
 use super::retention::Owners;
-use super::{COMPONENT, World, identity, min_ready, told, update};
+use super::{COMPONENT, World, events, identity, min_ready, update};
 use crate::pods::{self, Pod};
 
-/// What is to be done.
+/// The actions of one reconcile.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     pub(super) steps: Vec<Step>,
     pub(super) events: Vec<Event>,
-    /// The pods that go because they are of an old revision, last of all.
+    /// The deletions of pods of an old revision, last of all.
     pub(super) outdated: Vec<Action>,
 }
 
-/// A pod that should be.
+/// A replica.
 #[derive(Debug)]
 pub(super) enum Replica {
-    /// It is yet to be made.
+    /// It is yet to be created.
     Missing(i64),
     There(i64, Pod),
 }
 
-/// What is to be done about one pod.
+/// The actions on one pod.
 #[derive(Debug, Default)]
 struct Turn {
     actions: Vec<Action>,
     events: Vec<Event>,
-    /// Those that come after wait, if the set keeps order.
+    /// With ordered management, later pods wait.
     waits: bool,
-    /// Something cannot be done: nothing that comes after is.
+    /// An action is impossible: no later one is taken.
     fails: bool,
 }
 
 impl World {
-    /// The pods that should be, in order, and those that are too many, the last first.
+    /// The replicas in order, and the condemned pods, the last first.
     pub(super) fn members(&self) -> (Vec<Replica>, Vec<Pod>) {
         let ordinals = identity::ordinals(&self.set);
         let mut there: Vec<Option<Pod>> = ordinals.clone().map(|_| None).collect();
@@ -62,7 +62,7 @@ impl World {
         (replicas.collect(), condemned.into_iter().map(|(_, pod)| pod).collect())
     }
 
-    /// Pods below the partition are made as they were.
+    /// A new pod; below the partition of the current revision.
     fn new_pod(&self, ordinal: i64) -> Value {
         let set = &self.set;
         let start = identity::ordinals(set).start;
@@ -84,7 +84,7 @@ impl World {
         pod.is_available(min_ready(&self.set), now)
     }
 
-    /// What is to be done now.
+    /// The actions of this reconcile.
     pub(super) fn work(&self, now: Timestamp) -> Work {
         let mut work = Work::default();
         if meta::is_deleting(&self.set) {
@@ -100,7 +100,7 @@ impl World {
             return work;
         }
         let first = self.first_unavailable(&replicas, &condemned, now);
-        let turns = condemned.iter().map(|pod| self.dismiss(pod, first.as_deref(), now));
+        let turns = condemned.iter().map(|pod| self.condemn(pod, first.as_deref(), now));
         if work.take(turns, self.keeps_order()) && update::is_rolling(&self.set) {
             work.outdated = update::outdated(self, &replicas, now);
             work.steps.extend(work.outdated.iter().cloned().map(Step::One));
@@ -108,7 +108,7 @@ impl World {
         work
     }
 
-    /// What is to be done about a pod that should be.
+    /// The actions on a replica.
     fn keep(&self, replica: &Replica, now: Timestamp) -> Turn {
         let (ordinal, pod) = match replica {
             Replica::Missing(ordinal) => return self.make(*ordinal),
@@ -116,7 +116,7 @@ impl World {
         };
         let mut turn = Turn::default();
         if pod.is_finished() {
-            // Whatever its containers' exit codes: it is made anew once it is gone.
+            // Whatever its exit codes: it is created again after its deletion.
             turn.actions.extend((!pod.object.deleting).then(|| pods::delete(pod)));
             turn.waits = true;
             return turn;
@@ -135,12 +135,12 @@ impl World {
         let is_running = pod.view.phase == "Running" && pod.view.ready;
         turn.waits = pod.object.deleting || !is_running || !self.is_available(pod, now);
         if !(turn.waits && self.keeps_order()) {
-            self.mend(ordinal, pod, !is_pending, &owners, &mut turn);
+            self.correct(ordinal, pod, !is_pending, &owners, &mut turn);
         }
         turn
     }
 
-    /// Makes a pod, with its claims first.
+    /// Creates a pod, after its claims.
     fn make(&self, ordinal: i64) -> Turn {
         let name = identity::pod_name(&self.set, ordinal);
         let owners = self.owners(&name, "");
@@ -151,7 +151,7 @@ impl World {
         match self.missing_claims(ordinal) {
             Ok(actions) => turn.actions = actions,
             Err((actions, why)) => {
-                let event = told::failed(&self.set, "Create", &name, &why);
+                let event = events::failed(&self.set, "Create", &name, &why);
                 return Turn { actions, events: vec![event], fails: true, ..turn };
             }
         }
@@ -160,24 +160,24 @@ impl World {
         turn
     }
 
-    /// Brings a pod's identity, volumes and claims to what they should be.
-    fn mend(&self, ordinal: i64, pod: &Pod, with_claims: bool, owners: &Owners, turn: &mut Turn) {
+    /// Corrects a pod's identity, volumes and claims.
+    fn correct(&self, ordinal: i64, pod: &Pod, with_claims: bool, owners: &Owners, turn: &mut Turn) {
         let set = &self.set;
-        let is_identified = identity::is_identified(set, &pod.object, ordinal);
-        let is_furnished = identity::is_furnished(set, pod, ordinal);
+        let has_identity = identity::has_identity(set, &pod.object, ordinal);
+        let has_claim_volumes = identity::has_claim_volumes(set, pod, ordinal);
         let is_settled = !with_claims || self.claims_of(ordinal).all(|claim| owners.is_settled(claim));
-        if is_identified && is_furnished && is_settled {
+        if has_identity && has_claim_volumes && is_settled {
             return;
         }
         let mut object = pod.object.tree();
-        identity::identify(set, ordinal, &mut object);
-        if !is_furnished {
-            identity::furnish(set, ordinal, &mut object);
+        identity::set_identity(set, ordinal, &mut object);
+        if !has_claim_volumes {
+            identity::set_claim_volumes(set, ordinal, &mut object);
             match self.missing_claims(ordinal) {
                 Ok(actions) => turn.actions.extend(actions),
                 Err((actions, why)) => {
                     turn.actions.extend(actions);
-                    turn.events.push(told::failed(set, "Update", &pod.object.key.name, &why));
+                    turn.events.push(events::failed(set, "Update", &pod.object.key.name, &why));
                     turn.fails = true;
                     return;
                 }
@@ -189,7 +189,7 @@ impl World {
         turn.actions.push(Action::Update { kind: &kinds::PODS, object, subresource: "" });
     }
 
-    /// A pod that is too many takes its claims along, if that is the policy.
+    /// A condemned pod takes its claims along, if that is the policy.
     fn settle_condemned(&self, pod: &Pod) -> Turn {
         let mut turn = Turn::default();
         let name = &pod.object.key.name;
@@ -202,8 +202,8 @@ impl World {
         turn
     }
 
-    /// What is to be done about a pod that is too many.
-    fn dismiss(&self, pod: &Pod, first_unavailable: Option<&str>, now: Timestamp) -> Turn {
+    /// The actions on a condemned pod.
+    fn condemn(&self, pod: &Pod, first_unavailable: Option<&str>, now: Timestamp) -> Turn {
         let mut turn = Turn::default();
         if pod.object.deleting {
             turn.waits = true;
@@ -218,7 +218,7 @@ impl World {
         turn
     }
 
-    /// The first pod that is not available: of those that should be, then of those that are too many.
+    /// The first unavailable pod: of the replicas, then of the condemned ones.
     fn first_unavailable(&self, replicas: &[Replica], condemned: &[Pod], now: Timestamp) -> Option<String> {
         let is_unavailable = |pod: &Pod| pod.object.deleting || !self.is_available(pod, now);
         let of_replica = |replica: &Replica| match replica {
@@ -235,13 +235,13 @@ impl World {
         Owners { set: &self.set, pod_name, pod_uid }
     }
 
-    /// The claims that are there of a pod.
+    /// The existing claims of a pod.
     fn claims_of(&self, ordinal: i64) -> impl Iterator<Item = &Object> {
         identity::claim_names(&self.set, ordinal)
             .filter_map(|(_, name)| self.claims.get(name.as_str()).map(AsRef::as_ref))
     }
 
-    /// What makes the claims of a pod that are not there; also why that is not enough, if some are going.
+    /// The actions that create the missing claims of a pod; as an error with a message if some are terminating.
     fn missing_claims(&self, ordinal: i64) -> Result<Vec<Action>, (Vec<Action>, String)> {
         let (mut actions, mut going) = (Vec::new(), Vec::new());
         for (key, object) in identity::claims(&self.set, ordinal) {
@@ -258,7 +258,7 @@ impl World {
         }
     }
 
-    /// Makes the claims of a pod belong to whom they should.
+    /// Sets the owners of a pod's claims.
     fn settle_claims(&self, owners: &Owners, ordinal: i64, turn: &mut Turn) {
         for claim in self.claims_of(ordinal) {
             if owners.conflicts(claim) {
@@ -276,7 +276,7 @@ impl World {
 }
 
 impl Work {
-    /// Takes the turns, one by one or all at once; whether what comes after them may be done too.
+    /// Adds the turns, one at a time or all at once. Returns true if later work may follow.
     fn take(&mut self, turns: impl Iterator<Item = Turn>, in_order: bool) -> bool {
         let (mut chains, mut goes_on) = (Vec::new(), true);
         for turn in turns {

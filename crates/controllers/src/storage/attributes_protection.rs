@@ -1,4 +1,4 @@
-//! Protection of classes of volume attributes: one that claims or volumes name is not gone before they let go of it.
+//! VolumeAttributesClass protection: a class is not deleted while claims or volumes use it.
 //!
 //! Owns the finalizer `kubernetes.io/vac-protection`. Watches these classes, claims and volumes. Never deletes.
 
@@ -13,14 +13,14 @@ use super::{ClaimView, VolumeView, update, with_finalizer};
 
 const FINALIZER: &str = "kubernetes.io/vac-protection";
 
-/// The claims that name a class.
+/// The claims that use a class.
 static CLAIMS_BY_ATTRIBUTES: Index = Index {
     kind: &kinds::PERSISTENT_VOLUME_CLAIMS,
     name: "claims-by-attributes",
     names: |claim| named_by_claim(claim).into_iter().collect(),
 };
 
-/// The volumes that are of a class.
+/// The volumes that use a class.
 static VOLUMES_BY_ATTRIBUTES: Index = Index {
     kind: &kinds::PERSISTENT_VOLUMES,
     name: "volumes-by-attributes",
@@ -39,7 +39,7 @@ impl AttributesProtection {
 
 #[derive(Debug, Default)]
 pub(crate) struct World {
-    /// `None` if it is gone.
+    /// `None` if it does not exist.
     class: Option<Value>,
     is_used: bool,
 }
@@ -91,15 +91,15 @@ fn named_by_volume(volume: &Object) -> BTreeSet<Key> {
 }
 
 fn claim_changed(_: &Caches, change: &Change, keys: &mut Vec<Key>) {
-    keys.extend(let_go(change, named_by_claim));
+    keys.extend(released_classes(change, named_by_claim));
 }
 
 fn volume_changed(_: &Caches, change: &Change, keys: &mut Vec<Key>) {
-    keys.extend(let_go(change, named_by_volume));
+    keys.extend(released_classes(change, named_by_volume));
 }
 
-/// The classes that an object named and names no longer.
-fn let_go(change: &Change, named: fn(&Object) -> BTreeSet<Key>) -> Vec<Key> {
+/// The classes that an object used before a change, and no longer does.
+fn released_classes(change: &Change, named: fn(&Object) -> BTreeSet<Key>) -> Vec<Key> {
     let before = change.old.as_deref().map(named).unwrap_or_default();
     let now = change.new.as_deref().map(named).unwrap_or_default();
     before.difference(&now).cloned().collect()
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lets_go_is_noticed() {
+    fn a_class_that_is_no_longer_used_is_reconciled() {
         let claim = |asked: &str, has: &str, target: &str| {
             cached(&value!({
                 "metadata": {"name": "c", "namespace": "n"}, "spec": {"volumeAttributesClassName": asked},
@@ -153,7 +153,7 @@ mod tests {
             }))
         };
         let names = |old, new| {
-            let keys = let_go(&Change { old, new }, named_by_claim);
+            let keys = released_classes(&Change { old, new }, named_by_claim);
             keys.iter().map(|key| key.name.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(names(None, Some(claim("a", "", ""))), Vec::<String>::new());

@@ -1,8 +1,9 @@
-//! Protection of claims: one that pods use is not gone before they are.
+//! PersistentVolumeClaim protection: a claim is not deleted while pods use it.
 //!
 //! Owns the finalizer `kubernetes.io/pvc-protection` and the condition `Unused` of bound claims. Watches claims and
-//! pods. A key with a namespace is a claim; one without is a namespace with claims on their way out: they are looked
-//! at together, because the server is asked for all pods of the namespace before any is let go. Never deletes.
+//! pods. A key with a namespace is a claim; one without is a namespace with terminating claims: they are reconciled
+//! together, because all pods of the namespace are listed from the API server before any finalizer is removed. Never
+//! deletes.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ impl ClaimProtection {
     }
 }
 
-/// The claims that only wait to be let go.
+/// The terminating claims that have the finalizer.
 static GOING_CLAIMS_BY_NAMESPACE: Index = Index {
     kind: &kinds::PERSISTENT_VOLUME_CLAIMS,
     name: "going-claims-by-namespace",
@@ -40,12 +41,12 @@ static GOING_CLAIMS_BY_NAMESPACE: Index = Index {
 #[derive(Debug)]
 pub(crate) enum World {
     Nothing,
-    /// A claim that stays, and whether an unfinished pod uses it.
+    /// A claim that is not terminating, and whether an unfinished pod uses it.
     Claim(Value, bool),
     Going(Going),
 }
 
-/// The claims of a namespace that go, and the pods that may use them.
+/// The terminating claims of a namespace, and the pods that may use them.
 #[derive(Debug, Default)]
 pub(crate) struct Going {
     namespace: Str,
@@ -55,7 +56,7 @@ pub(crate) struct Going {
 }
 
 impl Going {
-    /// The claims that no pod holds.
+    /// The claims that no pod uses.
     fn free(&self) -> impl Iterator<Item = &Value> {
         self.claims.iter().filter(|claim| !is_held(claim, &self.pods))
     }
@@ -116,7 +117,7 @@ impl Controller for ClaimProtection {
         }
     }
 
-    /// A pod that uses a claim may be newer than the cache.
+    /// Lists the pods from the API server, because a pod that uses the claim may be newer than the cache.
     fn ask(&self, world: &World) -> Vec<String> {
         match world {
             World::Going(going) if going.asked == Asked::NotYet && going.free().next().is_some() => {
@@ -143,7 +144,7 @@ impl Controller for ClaimProtection {
     }
 }
 
-/// Says of a bound claim whether anybody uses it, and protects one that came without protection.
+/// Sets the condition of a bound claim, and adds a missing finalizer.
 fn stays(claim: &Value, used: bool, now: Timestamp) -> Plan {
     let mut plan = Plan::done();
     let known = conditions::condition(claim, "Unused").and_then(|c| c.str_at(&["status"]));
@@ -153,10 +154,10 @@ fn stays(claim: &Value, used: bool, now: Timestamp) -> Plan {
         false => ("True", "NoPodsUsingPVC", "No pods are currently referencing this PVC"),
     };
     if is_bound && known != Some(status) {
-        let mut told = claim.clone();
+        let mut reported = claim.clone();
         let condition = conditions::new("Unused", status, reason, message, now);
-        conditions::set(told.make_object().entry("status"), condition);
-        plan = plan.then(update(&kinds::PERSISTENT_VOLUME_CLAIMS, told, "status"));
+        conditions::set(reported.make_object().entry("status"), condition);
+        plan = plan.then(update(&kinds::PERSISTENT_VOLUME_CLAIMS, reported, "status"));
     }
     if !meta::finalizers(claim).any(|finalizer| finalizer == FINALIZER) {
         let held = with_finalizer(claim, FINALIZER, true);
@@ -165,8 +166,7 @@ fn stays(claim: &Value, used: bool, now: Timestamp) -> Plan {
     plan
 }
 
-/// Whether one of some pods keeps a claim from going. Only pods with a node do: no node starts a pod whose claim is
-/// on its way out.
+/// True if one of some pods uses a claim. Only bound pods count: no kubelet starts a pod with a terminating claim.
 fn is_held(claim: &Value, pods: &[Value]) -> bool {
     pods.iter().any(|pod| {
         let has_node = pod.str_at(&["spec", "nodeName"]).is_some_and(|node| !node.is_empty());
@@ -174,7 +174,7 @@ fn is_held(claim: &Value, pods: &[Value]) -> bool {
     })
 }
 
-/// Whether the node is done with a pod, or was told to be.
+/// True if the pod is shut down on its node, or its grace period is over.
 fn is_shut_down(pod: &Value) -> bool {
     meta::is_deleting(pod) && pod.int_at(&["metadata", "deletionGracePeriodSeconds"]) == Some(0)
 }
@@ -187,7 +187,7 @@ fn claim_changed(_: &Caches, change: &Change, keys: &mut Vec<Key>) {
     }
 }
 
-/// A pod concerns its claims when it comes or goes, gets a node, or ends.
+/// A pod concerns its claims when it is added or deleted, is bound, or finishes.
 fn pod_changed(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
     let mut claims: Vec<Key> = change.states().flat_map(|pod| claims_of_pod(pod)).collect();
     if claims.is_empty() {

@@ -1,7 +1,7 @@
-//! Ephemeral volumes: the claims that pods bring along are made for them.
+//! Ephemeral volume controller: creates the claims of pods' generic ephemeral volumes.
 //!
-//! Owns the claims of ephemeral volumes, which belong to their pods and go with them. Watches pods and claims. Never
-//! takes over a claim that was not made for the pod, and never changes one that was.
+//! Owns those claims, which belong to their pods and are deleted with them. Watches pods and claims. Never takes over a
+//! claim that was not created for the pod, and never changes one that was.
 
 use corten_api::{Str, Value, meta, value};
 use corten_client::{Caches, Change, Key, kinds};
@@ -25,9 +25,9 @@ impl EphemeralVolumes {
 
 #[derive(Debug, Default)]
 pub(crate) struct World {
-    /// `None` if it is gone or going.
+    /// `None` if it does not exist or is terminating.
     pod: Option<Value>,
-    /// The claims there are of the names its ephemeral volumes have.
+    /// The existing claims with the names of its ephemeral volumes.
     claims: Vec<Value>,
 }
 
@@ -118,7 +118,7 @@ fn claim(pod: &Value, volume: &Value, name: &str) -> Value {
     claim
 }
 
-/// What a pod brings along does not change once it is there.
+/// A pod's volumes do not change after its creation.
 fn pod_changed(_: &Caches, change: &Change, keys: &mut Vec<Key>) {
     let (None, Some(pod)) = (&change.old, &change.new) else { return };
     if super::claims_of_pod(pod).next().is_some() && ephemeral_volumes(&pod.tree()).next().is_some() {
@@ -126,7 +126,7 @@ fn pod_changed(_: &Caches, change: &Change, keys: &mut Vec<Key>) {
     }
 }
 
-/// A claim that goes is made again for a pod that is still there.
+/// A deleted claim is created again for a pod that still exists.
 fn claim_changed(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
     if change.new.is_none() {
         keys.extend(caches.keys_by(&PODS_BY_CLAIM, &change.object().key));
@@ -174,19 +174,19 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_of_somebody_else_is_left_alone() {
+    fn a_claim_of_another_owner_is_left_alone() {
         let strange = value!({"metadata": {"name": "p-data", "namespace": "n"}});
         let plan = plan(vec![strange]);
         assert!(plan.actions().next().is_none());
-        let told = "ephemeral volume data: PVC n/p-data was not created for pod n/p (pod is not owner)";
+        let reported = "ephemeral volume data: PVC n/p-data was not created for pod n/p (pod is not owner)";
         assert_eq!(
             (plan.events[0].reason.as_ref(), plan.events[0].message.as_str()),
-            ("FailedBinding", told)
+            ("FailedBinding", reported)
         );
     }
 
     #[test]
-    fn what_cannot_be_made_is_told() {
+    fn a_failed_creation_is_reported() {
         let world = World { pod: Some(pod()), claims: vec![] };
         let report =
             refused(&plan(vec![]), Status::forbidden("", "persistentvolumeclaims", "p-data", "quota"));

@@ -1,7 +1,7 @@
-//! The expander: claims that ask for more than they have wait for their drivers' resizers, and are told so.
+//! Expand controller: reports that claims with a larger request wait for the resizer of their CSI driver.
 //!
-//! Watches claims and volumes. Owns nothing but what it tells, and the annotation that names the resizer of a driver
-//! that stands in for an in-tree plugin. Never resizes anything: no plugin is left that could.
+//! Watches claims and volumes. Owns only its events, and the annotation with the resizer of a migrated in-tree plugin.
+//! Never resizes a volume: no in-tree plugin is left.
 
 use corten_api::{Value, meta, value};
 use corten_client::{Caches, Change, Key, Patch, kinds};
@@ -57,13 +57,13 @@ impl Controller for Expander {
         if !is_theirs || !grows {
             return Plan::done();
         }
-        let told = |message: String| {
+        let reported = |message: String| {
             Plan::done().event(Event::normal(COMPONENT, claim, "ExternalExpanding", message))
         };
         let Some((plugin, driver)) = migration::of_source(volume) else {
-            return told("waiting for an external controller to expand this PVC".to_owned());
+            return reported("waiting for an external controller to expand this PVC".to_owned());
         };
-        let plan = told(format!(
+        let plan = reported(format!(
             "CSI migration enabled for {plugin}; waiting for external resizer to expand the pvc"
         ));
         if annotation(claim, RESIZER) == Some(driver) {
@@ -84,7 +84,7 @@ fn requested(claim: &Value) -> Option<corten_api::quantity::Quantity> {
     quantity(claim, &["spec", "resources", "requests", "storage"])
 }
 
-/// A bound claim is looked at when it comes, and when it asks for more or has got more.
+/// A bound claim is reconciled when it is added, and when its request or capacity changes.
 fn claim_changed(_: &Caches, change: &Change, keys: &mut Vec<Key>) {
     let Some(new) = &change.new else { return };
     let size = |claim: &Value| (requested(claim), quantity(claim, &["status", "capacity", "storage"]));

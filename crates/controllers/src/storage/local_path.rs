@@ -1,9 +1,9 @@
-//! The provisioner of local volumes: a claim of a class of ours gets a directory on the node its pod goes to.
+//! Local path provisioner: a claim of its class gets a directory on the node of its pod.
 //!
-//! Owns the volumes it makes. Watches claims and volumes, as any provisioner outside of the binder does: a claim is
-//! ours when the binder has said so, a volume when it is released and to be deleted. Never touches a disk: the node
-//! makes the directory when the volume is first used there. A node that has something to remove holds the volume by a
-//! finalizer of its own from then on; the volume is deleted here without waiting for anybody else.
+//! Owns the volumes it creates. Watches claims and volumes, as any external provisioner does: a claim is its own when
+//! the binder has annotated it, a volume when it is released and to be deleted. Never touches a disk: the kubelet
+//! creates the directory when the volume is first mounted. A kubelet with data to remove holds the volume by its own
+//! finalizer from then on; the volume is deleted here without waiting for it.
 
 use corten_api::{Str, Value, meta, value};
 use corten_client::{Caches, Change, DeleteOptions, Key, kinds};
@@ -15,13 +15,13 @@ use super::{
     access_modes, annotation, class_of_claim, is_block, update, waits_for_consumer,
 };
 
-/// As classes, claims and volumes name it.
+/// The name of the provisioner in classes, claims and volumes.
 pub const PROVISIONER: &str = "corten.dev/local-path";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 #[derive(Debug, Clone)]
 pub struct LocalPathOptions {
-    /// Where volumes are on every node.
+    /// The directory of the volumes on every node.
     pub directory: String,
 }
 
@@ -34,9 +34,9 @@ pub(crate) struct World {
     claim: Option<Value>,
     /// The claim's class.
     class: Option<Value>,
-    /// What the node that was chosen for the claim's pod calls itself; `None` if it is not there.
+    /// The host name label of the node that was selected for the claim's pod; `None` if it does not exist.
     hostname: Option<Str>,
-    /// The claim's volume, or the volume that is looked at.
+    /// The claim's volume, or the reconciled volume.
     volume: Option<Value>,
 }
 
@@ -47,7 +47,7 @@ impl Controller for LocalPath {
         "local-path-provisioner-controller"
     }
 
-    /// What a provisioner may do is part of what the binder may.
+    /// A provisioner needs a part of the binder's permissions.
     fn account(&self) -> &'static str {
         "persistent-volume-binder"
     }
@@ -112,7 +112,7 @@ impl Controller for LocalPath {
 
 impl LocalPath {
     fn provision(&self, world: &World, claim: &Value, class: &Value) -> Plan {
-        let is_ours = class.str_at(&["provisioner"]) == Some(PROVISIONER) && is_asked(claim);
+        let is_ours = class.str_at(&["provisioner"]) == Some(PROVISIONER) && is_requested(claim);
         let node = annotation(claim, SELECTED_NODE).filter(|node| !node.is_empty());
         if !is_ours || (node.is_none() && waits_for_consumer(class)) {
             return Plan::done();
@@ -121,7 +121,7 @@ impl LocalPath {
             return Plan::done().event(failed(claim, objection));
         }
         let (Some(node), Some(hostname)) = (node, &world.hostname) else {
-            // The node has gone since it was chosen: the scheduler chooses again.
+            // The selected node was deleted: the scheduler selects another.
             let mut claim = claim.clone();
             let message =
                 format!("failed to get target node: node \"{}\" not found", node.unwrap_or_default());
@@ -136,7 +136,7 @@ impl LocalPath {
             .then(Action::Create { kind: &kinds::PERSISTENT_VOLUMES, object })
     }
 
-    /// The volume of a claim, on a node and nowhere else.
+    /// The volume of a claim, with affinity to one node.
     fn volume(&self, claim: &Value, class: &Value, node: &str, hostname: &str) -> Value {
         let name = volume_name(claim);
         let directory = self.options.directory.trim_end_matches('/');
@@ -179,14 +179,14 @@ fn volume_name(claim: &Value) -> String {
     format!("pvc-{}", meta::uid(claim))
 }
 
-/// Whether the binder asks for a volume of ours.
-fn is_asked(claim: &Value) -> bool {
+/// True if the binder requests a volume of this provisioner.
+fn is_requested(claim: &Value) -> bool {
     let asked =
         annotation(claim, STORAGE_PROVISIONER).or_else(|| annotation(claim, BETA_STORAGE_PROVISIONER));
     asked == Some(PROVISIONER) && claim.str_at(&["spec", "volumeName"]).is_none_or(str::is_empty)
 }
 
-/// What a directory on one node cannot do.
+/// A request that a directory on one node cannot meet.
 fn objection(claim: &Value, node: Option<&str>) -> Option<&'static str> {
     let single = |mode: &Str| matches!(mode.as_str(), "ReadWriteOnce" | "ReadWriteOncePod");
     if !access_modes(claim).iter().all(single) {
@@ -208,7 +208,7 @@ fn failed(claim: &Value, why: &str) -> Event {
     Event::warning(PROVISIONER, claim, "ProvisioningFailed", message)
 }
 
-/// Deletes a volume of ours that nobody claims any more.
+/// Deletes a released volume.
 fn reclaim(volume: &Value) -> Plan {
     let is_due = annotation(volume, PROVISIONED_BY) == Some(PROVISIONER)
         && volume.str_at(&["status", "phase"]) == Some("Released")

@@ -1,4 +1,4 @@
-//! In-tree volume plugins whose work CSI drivers have taken over: claims and volumes say which driver it is.
+//! In-tree volume plugins that were migrated to CSI drivers: annotations of claims and volumes name the driver.
 
 use corten_api::Value;
 
@@ -6,7 +6,7 @@ use crate::storage::{
     BETA_STORAGE_PROVISIONER, MIGRATED_TO, PROVISIONED_BY, STORAGE_PROVISIONER, annotation,
 };
 
-/// A plugin, the field by which volumes named it, and the driver.
+/// A plugin, its field in volumes, and its CSI driver.
 const DRIVERS: [(&str, &str, &str); 7] = [
     ("kubernetes.io/aws-ebs", "awsElasticBlockStore", "ebs.csi.aws.com"),
     ("kubernetes.io/azure-disk", "azureDisk", "disk.csi.azure.com"),
@@ -17,25 +17,25 @@ const DRIVERS: [(&str, &str, &str); 7] = [
     ("kubernetes.io/vsphere-volume", "vsphereVolume", "csi.vsphere.vmware.com"),
 ];
 
-/// The driver that does a plugin's work now.
+/// The CSI driver of a migrated plugin.
 pub(super) fn driver(plugin: &str) -> Option<&'static str> {
     DRIVERS.iter().find(|(name, ..)| *name == plugin).map(|(.., driver)| *driver)
 }
 
-/// The plugin a volume was for, and the driver that does its work now.
+/// The migrated plugin of a volume, and its CSI driver.
 pub(super) fn of_source(volume: &Value) -> Option<(&'static str, &'static str)> {
     let found = DRIVERS.iter().find(|(_, field, _)| volume.at(&["spec", field]).is_some());
     found.map(|(plugin, _, driver)| (*plugin, *driver))
 }
 
-/// The claim with the driver its provisioner stands for; `None` if it says so already.
+/// The claim with the annotation of its CSI driver; `None` if it has it.
 pub(super) fn of_claim(claim: &Value) -> Option<Value> {
     let provisioner =
         annotation(claim, STORAGE_PROVISIONER).or_else(|| annotation(claim, BETA_STORAGE_PROVISIONER))?;
     annotated(claim, provisioner)
 }
 
-/// The volume with the driver its provisioner stands for; `None` if it says so already.
+/// The volume with the annotation of its CSI driver; `None` if it has it.
 pub(super) fn of_volume(volume: &Value) -> Option<Value> {
     annotated(volume, annotation(volume, PROVISIONED_BY)?)
 }

@@ -1,4 +1,4 @@
-//! Protection of volumes: one that is bound is not gone before its claim is.
+//! PersistentVolume protection: a bound volume is not deleted before its claim.
 //!
 //! Owns the finalizer `kubernetes.io/pv-protection`. Watches volumes. Never deletes.
 
@@ -14,7 +14,7 @@ const FINALIZER: &str = "kubernetes.io/pv-protection";
 pub(crate) struct VolumeProtection;
 
 impl Controller for VolumeProtection {
-    /// The volume, if it is there.
+    /// The volume, if it exists.
     type World = Option<Value>;
 
     fn name(&self) -> &'static str {

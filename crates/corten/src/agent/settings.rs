@@ -1,5 +1,5 @@
-//! What a node has to know of its cluster: asked for at every start, and remembered, so that a node starts although the
-//! server is away.
+//! The cluster's settings for nodes: read at every start and kept on disk, so that a node starts while the server is
+//! unreachable.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -20,28 +20,28 @@ const FILE: &str = "settings.json";
 pub(super) struct Settings {
     pub(super) cluster_dns: Vec<IpAddr>,
     pub(super) cluster_domain: String,
-    /// Whether nodes answer for names themselves.
-    pub(super) answers_names: bool,
+    /// True if nodes run DNS servers.
+    pub(super) nodes_run_dns: bool,
     pub(super) between: Between,
 }
 
 impl Settings {
-    pub(super) async fn learn(client: &Client, folder: &Path, clock: &Clock) -> anyhow::Result<Settings> {
+    pub(super) async fn fetch(client: &Client, folder: &Path, clock: &Clock) -> anyhow::Result<Settings> {
         let file = folder.join(FILE);
-        let known = std::fs::read(&file).ok().and_then(|text| json::parse(&text).ok());
+        let stored = std::fs::read(&file).ok().and_then(|text| json::parse(&text).ok());
         let mut failures = 0;
         loop {
-            let asked = client.get(&kinds::CONFIG_MAPS, &Key::new("kube-system", NODE_SETTINGS)).await;
-            match (asked, &known) {
+            let fetched = client.get(&kinds::CONFIG_MAPS, &Key::new("kube-system", NODE_SETTINGS)).await;
+            match (fetched, &stored) {
                 (Ok(map), _) => {
                     corten_base::files::write_private(&file, json::write_to_string(&map))
-                        .with_context(|| format!("writing {}", file.display()))?;
+                        .with_context(|| format!("cannot write {}", file.display()))?;
                     return Settings::of(&map);
                 }
-                (Err(Error::Transport(_)), Some(known)) => return Settings::of(known),
+                (Err(Error::Transport(_)), Some(stored)) => return Settings::of(stored),
                 (Err(error), _) => {
                     failures += 1;
-                    tracing::warn!(%error, "the cluster's settings cannot be read yet");
+                    tracing::warn!(err = %error, "cannot read the cluster's settings for nodes; retrying");
                     clock.sleep(RETRY.delay(failures)).await;
                 }
             }
@@ -53,15 +53,15 @@ impl Settings {
         let addresses = text("cluster-dns").split(',').filter(|address| !address.is_empty());
         let addresses: Result<Vec<IpAddr>, _> = addresses.map(str::parse).collect();
         Ok(Settings {
-            cluster_dns: addresses.context("the cluster's settings name no good cluster-dns")?,
+            cluster_dns: addresses.context("invalid cluster-dns in the cluster's settings for nodes")?,
             cluster_domain: text("cluster-domain").to_owned(),
-            answers_names: text("dns") != "elsewhere",
+            nodes_run_dns: text("dns") != "elsewhere",
             between: between(text("pod-network-backend")),
         })
     }
 }
 
-/// How packets travel between nodes, as `--pod-network-backend` says it.
+/// Parses `--pod-network-backend`.
 pub(crate) fn between(backend: &str) -> Between {
     match backend {
         "direct" => Between::Direct,
@@ -76,16 +76,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_read() {
+    fn settings_are_parsed() {
         let map = value!({"data": {
             "cluster-dns": "10.96.0.10,fd00::a", "cluster-domain": "cluster.local", "pod-network-backend": "direct"
         }});
         let settings = Settings::of(&map).unwrap();
         assert_eq!((settings.cluster_dns.len(), settings.cluster_domain.as_str()), (2, "cluster.local"));
-        assert_eq!((settings.between, settings.answers_names), (Between::Direct, true));
+        assert_eq!((settings.between, settings.nodes_run_dns), (Between::Direct, true));
         let other = value!({"data": {"cluster-dns": "10.96.0.10", "dns": "elsewhere"}});
         let other = Settings::of(&other).unwrap();
-        assert_eq!((other.between, other.answers_names), (Between::Vxlan, false));
+        assert_eq!((other.between, other.nodes_run_dns), (Between::Vxlan, false));
         assert!(Settings::of(&value!({"data": {"cluster-dns": "here"}})).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! `corten bench dns`: a server of names with a large cluster in memory, on one thread, asked over real sockets.
+//! `corten bench dns`: a DNS server with a large cluster in memory, on one thread, queried over real sockets.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use corten_api::{Value, value};
 use corten_base::Clock;
 use corten_bench::{DnsOptions, Report};
 use corten_client::{Change, Kind, Object, kinds};
-use corten_dns::{Bound, Dns, Options, anybody};
+use corten_dns::{Bound, Dns, Options, all_clients};
 
 const ENDPOINTS: usize = 10;
 
@@ -19,10 +19,10 @@ pub(super) struct Args {
     /// Print JSON instead of a table.
     #[arg(long)]
     pub(super) json: bool,
-    /// How many services there are, every other one headless with ten endpoints.
+    /// Number of Services, every other one headless with ten endpoints.
     #[arg(long, default_value_t = 10_000)]
     services: usize,
-    /// How many seconds to ask.
+    /// Seconds to send queries.
     #[arg(long, default_value_t = 5)]
     seconds: u32,
 }
@@ -36,25 +36,25 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
     let dns = Arc::new(Dns::new(&options, Clock::real())?);
     fill(&dns, args.services);
     let server = serve(dns)?;
-    // Half of them are found at one address, as most services are; ten addresses are the other half's.
+    // Half of the Services have a cluster IP, as most have; the other half have ten endpoints each.
     let names = (0..args.services).map(|number| format!("s{number}.default.svc.cluster.local")).collect();
-    corten_bench::dns(&DnsOptions { server, names, seconds: args.seconds, askers: 2 })
+    corten_bench::dns(&DnsOptions { server, names, seconds: args.seconds, clients: 2 })
 }
 
-/// On a thread of its own, so that one core is all it has.
+/// Runs the server on one thread, so that it uses one core.
 fn serve(dns: Arc<Dns>) -> anyhow::Result<SocketAddr> {
     let (ready, address) = channel();
     let serve = move || -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let bound = Bound::at(Ipv4Addr::LOCALHOST.into(), 0).await.context("taking a port")?;
-            ready.send(bound.address()?).context("saying where")?;
-            bound.serve(dns, anybody()).await;
+            let bound = Bound::bind(Ipv4Addr::LOCALHOST.into(), 0).await.context("cannot bind a port")?;
+            ready.send(bound.address()?).context("cannot report the address")?;
+            bound.serve(dns, all_clients()).await;
             Ok(())
         })
     };
-    std::thread::Builder::new().name("dns".to_owned()).spawn(serve).context("starting a thread")?;
-    address.recv().context("the server of names did not start")
+    std::thread::Builder::new().name("dns".to_owned()).spawn(serve).context("cannot start a thread")?;
+    address.recv().context("the DNS server did not start")
 }
 
 fn fill(dns: &Dns, services: usize) {
@@ -87,5 +87,5 @@ fn fill(dns: &Dns, services: usize) {
 }
 
 fn put(dns: &Dns, kind: &Kind, object: &Value) {
-    dns.take(kind, &Change { old: None, new: Some(Arc::new(Object::of(object))) });
+    dns.apply(kind, &Change { old: None, new: Some(Arc::new(Object::of(object))) });
 }

@@ -1,47 +1,40 @@
-//! Health and metrics of a part that runs alone, over TLS with a certificate made at the start.
+//! The health and metrics endpoints of a component that runs alone, over TLS with a certificate made at its start.
 //!
-//! Health is for everybody. Metrics are for those whom the cluster lets read them: the server is asked who shows a
-//! token, and whether they may.
+//! All clients may read health. Metrics need a bearer token: the API server authenticates it (TokenReview) and authorizes
+//! the request (SubjectAccessReview).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use anyhow::Context;
 use corten_api::{Value, value};
-use corten_base::{ConnectionLimits, Connections};
 use corten_client::{Client, kinds};
 use corten_pki::IssuedCert;
+use corten_serving::http::{self as serving, HttpServer};
 use http::{Request, Response, StatusCode, header};
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::body::Incoming;
 use rustls::ServerConfig;
-use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
+use tokio::net::TcpListener;
 
-/// How long a handshake, and a request's headers, may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Tells what there is to tell, in Prometheus' text form.
+/// Returns the component's metrics in Prometheus' text format.
 pub(crate) type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
 
 #[derive(Clone)]
-struct Serving {
+struct Endpoints {
     client: Client,
     metrics: Metrics,
-    acceptor: TlsAcceptor,
 }
 
-/// Listens from now on, until the process ends.
+/// Binds the listener and serves until the process ends.
 pub(crate) async fn start(
     name: &str,
     address: SocketAddr,
     client: Client,
     metrics: Metrics,
 ) -> anyhow::Result<()> {
-    let certificate = IssuedCert::self_signed(name, SystemTime::now()).context("making a certificate")?;
+    let certificate = IssuedCert::self_signed(name, SystemTime::now())
+        .context("cannot create a self-signed certificate")?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -50,63 +43,34 @@ pub(crate) async fn start(
             let bad = |_| rustls::Error::General("the certificate cannot be read".to_owned());
             builder.with_no_client_auth().with_single_cert(chain.map_err(bad)?, key.map_err(bad)?)
         })
-        .context("setting up TLS")?;
+        .context("cannot set up TLS")?;
     let listener = TcpListener::bind(address)
         .await
-        .with_context(|| format!("listening on {address}; --secure-port chooses another port"))?;
-    let serving = Serving { client, metrics, acceptor: TlsAcceptor::from(Arc::new(config)) };
-    let connections = Connections::new(ConnectionLimits::FEW);
-    tokio::spawn(async move {
-        loop {
-            match listener.accept().await {
-                Ok((stream, address)) => {
-                    let Some(place) = connections.enter(address.ip()) else { continue };
-                    let connection = serving.clone().connection(stream);
-                    tokio::spawn(async move {
-                        connection.await;
-                        drop(place);
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "accept failed");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-            }
-        }
-    });
+        .with_context(|| format!("cannot listen on {address} (choose another --secure-port)"))?;
+    let endpoints = Endpoints { client, metrics };
+    let handler = move |request: Request<Incoming>| {
+        let endpoints = endpoints.clone();
+        async move { endpoints.respond(&request).await }
+    };
+    tokio::spawn(HttpServer::for_health().with_tls(Arc::new(config)).serve_all(listener, handler));
     Ok(())
 }
 
-impl Serving {
-    async fn connection(self, stream: TcpStream) {
-        let Ok(Ok(stream)) = tokio::time::timeout(PATIENCE, self.acceptor.accept(stream)).await else {
-            return;
-        };
-        let service = service_fn(move |request| {
-            let serving = self.clone();
-            async move { Ok::<_, std::convert::Infallible>(serving.answer(&request).await) }
-        });
-        let mut http = hyper::server::conn::http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-        if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
-            tracing::debug!(%error, "connection ended");
-        }
-    }
-
-    async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+impl Endpoints {
+    async fn respond(&self, request: &Request<Incoming>) -> Response<String> {
         match request.uri().path() {
-            "/healthz" | "/livez" | "/readyz" => said(StatusCode::OK, "ok"),
-            "/metrics" => match self.judge(request).await {
-                StatusCode::OK => said(StatusCode::OK, (self.metrics)()),
-                StatusCode::UNAUTHORIZED => said(StatusCode::UNAUTHORIZED, "Unauthorized\n"),
-                code => said(code, "Forbidden\n"),
+            "/healthz" | "/livez" | "/readyz" => serving::text(StatusCode::OK, "ok"),
+            "/metrics" => match self.authorize(request).await {
+                StatusCode::OK => serving::metrics((self.metrics)()),
+                StatusCode::UNAUTHORIZED => serving::text(StatusCode::UNAUTHORIZED, "Unauthorized\n"),
+                code => serving::text(code, "Forbidden\n"),
             },
-            _ => said(StatusCode::NOT_FOUND, "404 page not found\n"),
+            _ => serving::not_found(),
         }
     }
 
-    /// Whether somebody may read what they ask for.
-    async fn judge(&self, request: &Request<Incoming>) -> StatusCode {
+    /// Authenticates and authorizes a request: 200, 401 or 403.
+    async fn authorize(&self, request: &Request<Incoming>) -> StatusCode {
         let header = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let Some(token) = header.and_then(|text| text.strip_prefix("Bearer ")) else {
             return StatusCode::UNAUTHORIZED;
@@ -133,12 +97,4 @@ impl Serving {
             _ => StatusCode::FORBIDDEN,
         }
     }
-}
-
-fn said(code: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    let mut answer = Response::new(Full::new(text.into()));
-    *answer.status_mut() = code;
-    let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
-    answer.headers_mut().insert(header::CONTENT_TYPE, plain);
-    answer
 }

@@ -1,4 +1,4 @@
-//! The flags of the controllers that hand out certificates and tokens, and what they come to.
+//! The flags of the controllers that issue certificates and tokens.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use corten_pki::Authority;
 
 use crate::server::parse_duration;
 
-/// What can be said wherever controllers run.
+/// Flags that hold wherever controllers run.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Certificates and tokens")]
 pub(crate) struct CredentialFlags {
-    /// How long signed certificates last, and the longest that can be asked for.
+    /// Maximum and default lifetime of signed certificates.
     #[arg(long, value_name = "DURATION", default_value = "8760h0m0s", value_parser = parse_duration)]
     cluster_signing_duration: Duration,
-    /// How long a token that came with a service account goes unused before it is removed.
+    /// Time after which an unused legacy service account token is deleted.
     #[arg(long, value_name = "DURATION", default_value = "8760h0m0s", value_parser = parse_duration)]
     legacy_service_account_token_clean_up_period: Duration,
 }
@@ -30,37 +30,37 @@ impl CredentialFlags {
     }
 }
 
-/// Whose keys are used, for controllers that are not part of a server that has its own.
+/// Key files, for controllers that run without the API server of this process.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Certificates and tokens")]
 pub(crate) struct KeyFlags {
-    /// The authority that signs certificates, in PEM.
+    /// CA certificate in PEM that signs certificates.
     #[arg(long, value_name = "FILE")]
     cluster_signing_cert_file: Option<PathBuf>,
-    /// The authority's private key, in PEM.
+    /// Private key of the CA, in PEM.
     #[arg(long, value_name = "FILE")]
     cluster_signing_key_file: Option<PathBuf>,
-    /// The authority of kubernetes.io/kubelet-serving alone; excludes one for all.
+    /// CA certificate for kubernetes.io/kubelet-serving only; excludes --cluster-signing-cert-file.
     #[arg(long, value_name = "FILE")]
     cluster_signing_kubelet_serving_cert_file: Option<PathBuf>,
     #[arg(long, value_name = "FILE")]
     cluster_signing_kubelet_serving_key_file: Option<PathBuf>,
-    /// The authority of kubernetes.io/kube-apiserver-client-kubelet alone; excludes one for all.
+    /// CA certificate for kubernetes.io/kube-apiserver-client-kubelet only; excludes --cluster-signing-cert-file.
     #[arg(long, value_name = "FILE")]
     cluster_signing_kubelet_client_cert_file: Option<PathBuf>,
     #[arg(long, value_name = "FILE")]
     cluster_signing_kubelet_client_key_file: Option<PathBuf>,
-    /// The authority of kubernetes.io/kube-apiserver-client alone; excludes one for all.
+    /// CA certificate for kubernetes.io/kube-apiserver-client only; excludes --cluster-signing-cert-file.
     #[arg(long, value_name = "FILE")]
     cluster_signing_kube_apiserver_client_cert_file: Option<PathBuf>,
     #[arg(long, value_name = "FILE")]
     cluster_signing_kube_apiserver_client_key_file: Option<PathBuf>,
-    /// The authority of kubernetes.io/legacy-unknown alone; excludes one for all.
+    /// CA certificate for kubernetes.io/legacy-unknown only; excludes --cluster-signing-cert-file.
     #[arg(long, value_name = "FILE")]
     cluster_signing_legacy_unknown_cert_file: Option<PathBuf>,
     #[arg(long, value_name = "FILE")]
     cluster_signing_legacy_unknown_key_file: Option<PathBuf>,
-    /// The private key, in PEM, that signs the service-account tokens in secrets; without one there are none.
+    /// Private key in PEM that signs the service account tokens in Secrets; without one no tokens are issued.
     #[arg(long, value_name = "FILE")]
     service_account_private_key_file: Option<PathBuf>,
 }
@@ -119,18 +119,18 @@ impl KeyFlags {
     }
 }
 
-/// An authority that is read again for every signature, so that new files count at once.
+/// A CA that is read again for every signature, so that new files take effect at once.
 fn of_files((cert, key): Files<'_>) -> anyhow::Result<AuthoritySource> {
     let (Some(cert), Some(key)) = (cert, key) else {
-        bail!("a signer needs the file of its certificate and the file of its key");
+        bail!("a signer needs both a certificate file and a key file");
     };
     let (cert, key) = (cert.to_owned(), key.to_owned());
     let load = move || Authority::load(&cert, &key).map(Arc::new);
-    load().context("reading the authority that signs certificates")?;
+    load().context("cannot read the CA that signs certificates")?;
     Ok(Arc::new(move || load().map_err(|error| error.to_string())))
 }
 
-/// The authority of this very process.
+/// The CA of this process' own server.
 pub(crate) fn of_authority(authority: Arc<Authority>) -> AuthoritySource {
     Arc::new(move || Ok(authority.clone()))
 }

@@ -1,4 +1,4 @@
-//! What controllers can be told on the command line: upstream's flags, with upstream's defaults.
+//! The flags of all controllers: upstream's, with upstream's defaults.
 
 use corten_controllers::Options;
 
@@ -23,7 +23,7 @@ pub(crate) struct ControllerFlags {
 }
 
 impl ControllerFlags {
-    /// Puts what was said into the options.
+    /// Sets the options from the flags.
     pub(crate) fn apply(&self, options: &mut Options, addresses: &AddressDefaults<'_>) -> anyhow::Result<()> {
         self.workloads.apply(options);
         self.credentials.apply(options);

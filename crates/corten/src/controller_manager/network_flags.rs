@@ -1,5 +1,4 @@
-//! What the controllers of endpoints and of quotas can be told on the command line: upstream's flags, with
-//! upstream's defaults.
+//! The flags of the endpoint and quota controllers: upstream's, with upstream's defaults.
 
 use std::time::Duration;
 
@@ -9,40 +8,40 @@ use crate::server::parse_duration;
 
 #[derive(clap::Args)]
 pub(crate) struct NetworkFlags {
-    /// How many services' Endpoints are worked on at a time.
+    /// Number of Services whose Endpoints are synced concurrently.
     #[arg(long, default_value_t = 5, value_parser = up_to_a_thousand)]
     concurrent_endpoint_syncs: usize,
-    /// How many services' EndpointSlices are worked on at a time.
+    /// Number of Services whose EndpointSlices are synced concurrently.
     #[arg(long, default_value_t = 5, value_parser = up_to_a_thousand)]
     concurrent_service_endpoint_syncs: usize,
-    /// How many resource quotas are worked on at a time.
+    /// Number of ResourceQuotas that are synced concurrently.
     #[arg(long, default_value_t = 5, value_parser = up_to_a_thousand)]
     concurrent_resource_quota_syncs: usize,
-    /// How long changes of pods are collected before Endpoints are written.
+    /// Time to batch pod changes before Endpoints are updated.
     #[arg(long, default_value = "0s", value_parser = parse_delay)]
     endpoint_updates_batch_period: Duration,
-    /// How long changes of pods are collected before EndpointSlices are written.
+    /// Time to batch pod changes before EndpointSlices are updated.
     #[arg(long, default_value = "0s", value_parser = parse_delay)]
     endpointslice_updates_batch_period: Duration,
-    /// The most endpoints in one EndpointSlice.
+    /// Maximum number of endpoints per EndpointSlice.
     #[arg(long, default_value_t = 100, value_parser = up_to_a_thousand)]
     max_endpoints_per_slice: usize,
-    /// How many Endpoints are mirrored at a time.
+    /// Number of Endpoints that are mirrored concurrently.
     #[arg(long, default_value_t = 5, value_parser = up_to_a_thousand)]
     mirroring_concurrent_service_endpoint_syncs: usize,
-    /// How long changes of mirroring EndpointSlices are collected before they are looked at.
+    /// Time to batch changes of mirrored EndpointSlices before they are synced.
     #[arg(long, default_value = "0s", value_parser = parse_delay)]
     mirroring_endpointslice_updates_batch_period: Duration,
-    /// The most addresses of one subset of Endpoints that are mirrored.
+    /// Maximum number of mirrored addresses per Endpoints subset.
     #[arg(long, default_value_t = 1000, value_parser = up_to_a_thousand)]
     mirroring_max_endpoints_per_subset: usize,
-    /// How often everything that resource quotas limit is counted anew.
+    /// Period of full recalculation of ResourceQuota usage.
     #[arg(long, default_value = "5m0s", value_parser = parse_duration)]
     resource_quota_sync_period: Duration,
 }
 
 impl NetworkFlags {
-    /// Puts what was said into the options.
+    /// Sets the options from the flags.
     pub(crate) fn apply(&self, options: &mut Options) {
         options.endpoints.concurrent_syncs = self.concurrent_endpoint_syncs;
         options.endpoints.updates_batch_period = self.endpoint_updates_batch_period;
@@ -57,7 +56,7 @@ impl NetworkFlags {
     }
 }
 
-/// Unlike other times, these may be none at all.
+/// Parses a duration that, unlike others, may be zero.
 fn parse_delay(text: &str) -> Result<Duration, String> {
     if matches!(text, "0" | "0s") { Ok(Duration::ZERO) } else { parse_duration(text) }
 }

@@ -1,13 +1,13 @@
-//! What the controllers of volumes and claims can be told.
+//! The flags of the volume controllers.
 
 use corten_controllers::Options;
 
 #[derive(clap::Args)]
 pub(crate) struct StorageFlags {
-    /// Wait for as long as it takes until nodes that are not ready have unmounted their volumes.
+    /// Never force-detach volumes from unhealthy nodes after a timeout.
     #[arg(long, default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     disable_force_detach_on_timeout: bool,
-    /// Ask provisioners for volumes that claims need.
+    /// Have provisioners create volumes for claims.
     #[arg(long, default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     enable_dynamic_provisioning: bool,
 }

@@ -1,4 +1,4 @@
-//! What the controllers of workloads can be told on the command line.
+//! The flags of the workload controllers.
 
 use std::time::Duration;
 
@@ -8,37 +8,37 @@ use crate::server::parse_duration;
 
 #[derive(clap::Args)]
 pub(crate) struct WorkloadFlags {
-    /// How many jobs are looked at at a time.
+    /// Number of Jobs that are synced concurrently.
     #[arg(long, default_value_t = 5)]
     concurrent_job_syncs: usize,
-    /// How many cron jobs are looked at at a time.
+    /// Number of CronJobs that are synced concurrently.
     #[arg(long, default_value_t = 5)]
     concurrent_cron_job_syncs: usize,
-    /// How many finished jobs are looked at at a time.
+    /// Number of finished Jobs that the TTL controller syncs concurrently.
     #[arg(long, default_value_t = 5)]
     concurrent_ttl_after_finished_syncs: usize,
-    /// How often each horizontal pod autoscaler is looked at.
+    /// Sync period of HorizontalPodAutoscalers.
     #[arg(long, default_value = "15s", value_parser = parse_duration)]
     horizontal_pod_autoscaler_sync_period: Duration,
-    /// For how long autoscalers look back, never to shrink below what they recommended in that time.
+    /// Stabilization window of scale-downs: the highest recommendation in it counts.
     #[arg(long, default_value = "5m0s", value_parser = parse_duration)]
     horizontal_pod_autoscaler_downscale_stabilization: Duration,
-    /// By how much, as a share, a metric may miss its target before an autoscaler acts.
+    /// Tolerance: the fraction by which a metric may miss its target without scaling.
     #[arg(long, default_value_t = 0.1)]
     horizontal_pod_autoscaler_tolerance: f64,
-    /// For how long after a pod's start its use of CPU may be left out.
+    /// Time after a pod's start in which its CPU samples may be skipped.
     #[arg(long, default_value = "5m0s", value_parser = parse_duration)]
     horizontal_pod_autoscaler_cpu_initialization_period: Duration,
-    /// For how long after a pod's start a change of its readiness counts as the first.
+    /// Time after a pod's start in which readiness changes count as initial readiness.
     #[arg(long, default_value = "30s", value_parser = parse_duration)]
     horizontal_pod_autoscaler_initial_readiness_delay: Duration,
-    /// How many autoscalers are looked at at a time.
+    /// Number of HorizontalPodAutoscalers that are synced concurrently.
     #[arg(long, default_value_t = 5)]
     concurrent_horizontal_pod_autoscaler_syncs: usize,
 }
 
 impl WorkloadFlags {
-    /// Puts what was said into the options.
+    /// Sets the options from the flags.
     pub(crate) fn apply(&self, options: &mut Options) {
         options.batch = BatchOptions {
             concurrent_job_syncs: self.concurrent_job_syncs.max(1),

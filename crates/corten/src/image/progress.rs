@@ -1,4 +1,4 @@
-//! How far a pull is, as a bar on a terminal. Where there is none, nothing is shown.
+//! The progress of a pull, as a bar on a terminal. Without a terminal nothing is shown.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -22,7 +22,7 @@ impl Bar {
         }
         let image = self.image.clone();
         Progress::new(move |progress| {
-            // A terminal that is gone is no reason to stop.
+            // A closed terminal does not stop the pull.
             let _ = write!(io::stderr(), "\r\x1b[K{}", line(&image, progress));
         })
     }
@@ -45,7 +45,7 @@ fn line(image: &str, progress: PullProgress) -> String {
     format!("{image} [{bar}] {bytes} of {total}, {} of {} parts", progress.layers, progress.total_layers)
 }
 
-/// Bytes for people.
+/// Formats a number of bytes.
 pub(super) fn size(bytes: u64) -> String {
     let units = ["B", "kB", "MB", "GB"];
     let mut value = bytes as f64;

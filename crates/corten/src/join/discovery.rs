@@ -1,5 +1,5 @@
-//! Finds out who the cluster is, before anything is known of it: from what it says of itself to everybody, which only who
-//! knows the token can have signed.
+//! Discovery of the cluster's CA from the public `cluster-info`, which is signed with the bootstrap token. The connection is
+//! not verified; only the signature and the CA's fingerprint are trusted.
 
 use std::sync::Arc;
 
@@ -12,31 +12,31 @@ use super::Invitation;
 
 const PATH: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
 
-/// The cluster is not who the invitation is from: trying again is of no use.
+/// The server is not the cluster of the token: a retry is useless.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refused {
-    #[error("{0} does not know this token; `corten token create` makes a new one")]
+    #[error("{0} does not know this token; create a new one with `corten token create`")]
     UnknownToken(String),
     #[error(
-        "{0} is not the cluster that this token is from: what it says of itself is not signed by the token"
+        "{0} is not the cluster of this token: its cluster-info is not signed with the token; check --server"
     )]
     Signature(String),
-    #[error("{0} is not the cluster that this token is from: its certificate authority is another")]
+    #[error("{0} is not the cluster of this token: its CA has another fingerprint; check --server")]
     Authority(String),
 }
 
-/// The way to the server in the token's name.
+/// Returns credentials for the server with the bootstrap token.
 pub(super) async fn discover(server: &str, invitation: &Invitation) -> anyhow::Result<Credentials> {
-    let anybody = Remote::unchecked(server).context("--server")?;
-    let found = corten_client::Client::new(Arc::new(anybody), super::AGENT).read(PATH).await;
-    let map = found.with_context(|| format!("asking {server} who it is"))?;
+    let unverified = Remote::unchecked(server).context("--server")?;
+    let found = corten_client::Client::new(Arc::new(unverified), super::AGENT).read(PATH).await;
+    let map = found.with_context(|| format!("cannot read cluster-info of {server}"))?;
     let text = map.str_at(&["data", "kubeconfig"]).unwrap_or_default();
     let signature = map.str_at(&["data", &format!("jws-kubeconfig-{}", invitation.id())]);
     let signature = signature.ok_or_else(|| Refused::UnknownToken(server.to_owned()))?;
     if signature != sign(text, invitation.id(), invitation.secret()) {
         return Err(Refused::Signature(server.to_owned()).into());
     }
-    let ca_pem = authority_in_kubeconfig(text).context("reading what the cluster says of itself")?;
+    let ca_pem = authority_in_kubeconfig(text).context("cannot parse cluster-info")?;
     if !invitation.admits(&ca_pem) {
         return Err(Refused::Authority(server.to_owned()).into());
     }

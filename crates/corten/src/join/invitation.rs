@@ -1,6 +1,6 @@
-//! An invitation to a cluster: a bootstrap token and, in front of it, the fingerprint of the cluster's authority, as in
-//! `K10<fingerprint>::abcdef.0123456789abcdef`. Users of k3s know the form; the fingerprint may also be told apart
-//! from the token, as kubeadm's users do. Pure.
+//! An invitation to a cluster: a bootstrap token with the fingerprint of the cluster's CA in front, as in
+//! `K10<fingerprint>::abcdef.0123456789abcdef`. That is k3s' format; the fingerprint may also be a separate flag, as with
+//! kubeadm. Pure.
 
 use std::fmt;
 
@@ -9,17 +9,17 @@ use corten_pki::{pem_certificates, public_key_of};
 use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256};
 
-/// What invitations with a fingerprint begin with.
+/// The prefix of tokens with a fingerprint.
 const MARK: &str = "K10";
 
-/// Who may be believed to be the cluster.
+/// The CAs that are accepted as the cluster's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Pin {
-    /// The digest of the authority's certificate, as it is in PEM.
+    /// The one whose certificate, in PEM, has this digest.
     Whole(String),
-    /// The digests of public keys, one of which is the authority's.
+    /// Those whose public key has one of these digests.
     Keys(Vec<String>),
-    /// Whoever knows the token.
+    /// Any; only the token is checked.
     None,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Invitation {
     id: String,
     secret: String,
     pin: Pin,
-    /// Whether it is used although nothing says whose it is.
+    /// Use the token although it has no CA fingerprint.
     skips_verification: bool,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Debug for Invitation {
 }
 
 impl Invitation {
-    /// Reads a token, and fingerprints that were told beside it, such as `sha256:…`.
+    /// Parses a token, and the fingerprints of `--discovery-token-ca-cert-hash`, such as `sha256:…`.
     pub(crate) fn parse(token: &str, hashes: &[String]) -> anyhow::Result<Invitation> {
         let token = token.trim();
         let (fingerprint, bare) = match token.strip_prefix(MARK).and_then(|rest| rest.split_once("::")) {
@@ -52,27 +52,25 @@ impl Invitation {
             .split_once('.')
             .filter(|(id, secret)| id.len() == 6 && secret.len() == 16 && plain(id) && plain(secret))
         else {
-            bail!(
-                "--token: this is no token; give one such as abcdef.0123456789abcdef, as `corten token create` prints it"
-            )
+            bail!("--token: this is not a bootstrap token; give the one that `corten token create` prints")
         };
         let mut keys = Vec::new();
         for hash in hashes {
             match hash.strip_prefix("sha256:").filter(|digest| is_digest(digest)) {
                 Some(digest) => keys.push(digest.to_ascii_lowercase()),
-                None => bail!("--discovery-token-ca-cert-hash: {hash:?} is not sha256: and 64 digits"),
+                None => bail!("--discovery-token-ca-cert-hash: {hash:?} is not sha256: and 64 hex digits"),
             }
         }
         let pin = match fingerprint {
             Some(digest) if is_digest(digest) => Pin::Whole(digest.to_ascii_lowercase()),
-            Some(_) => bail!("--token: after {MARK} there are 64 digits; copy the token whole"),
+            Some(_) => bail!("--token: {MARK} is not followed by 64 hex digits; copy the whole token"),
             None if keys.is_empty() => Pin::None,
             None => Pin::Keys(keys),
         };
         Ok(Invitation { id: id.to_owned(), secret: secret.to_owned(), pin, skips_verification: false })
     }
 
-    /// Uses it even if nothing says whose it is.
+    /// Uses the token even without a CA fingerprint.
     pub(crate) fn skipping_verification(self, skips: bool) -> Invitation {
         Invitation { skips_verification: skips, ..self }
     }
@@ -98,12 +96,12 @@ impl Invitation {
         &self.secret
     }
 
-    /// What is shown to the server.
+    /// The bearer token for the server.
     pub(crate) fn bearer(&self) -> String {
         format!("{}.{}", self.id, self.secret)
     }
 
-    /// Whether the authority is the one that the invitation is from.
+    /// True if a CA is the one of the invitation.
     pub(crate) fn admits(&self, authority_pem: &str) -> bool {
         match &self.pin {
             Pin::None => true,
@@ -119,12 +117,12 @@ impl Invitation {
     }
 }
 
-/// The digest of an authority's certificate, as invitations carry it.
+/// The digest of a CA certificate, for invitations.
 pub(crate) fn fingerprint(authority_pem: &str) -> String {
     hexadecimal(&Sha256::digest(authority_pem))
 }
 
-/// The digest of a certificate's public key, as kubeadm tells it.
+/// The digest of a certificate's public key, in kubeadm's format.
 fn key_of(certificate: &CertificateDer<'_>) -> Option<String> {
     public_key_of(certificate).ok().map(|key| hexadecimal(&Sha256::digest(key)))
 }
@@ -140,7 +138,7 @@ mod tests {
     const TOKEN: &str = "abcdef.0123456789abcdef";
 
     #[test]
-    fn tokens_are_read_with_and_without_fingerprints() {
+    fn tokens_are_parsed_with_and_without_fingerprints() {
         let authority = "-----BEGIN CERTIFICATE-----\n";
         let whole = format!("K10{}::{TOKEN}", fingerprint(authority));
         let invitation = Invitation::parse(&whole, &[]).unwrap();
@@ -156,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_can_be_told_apart_from_the_token() {
+    fn ca_key_hashes_are_separate_from_the_token() {
         let made = corten_pki::IssuedCert::self_signed("ca", std::time::SystemTime::now()).unwrap();
         let digest = key_of(&made.chain().unwrap()[0]).unwrap();
         let good = Invitation::parse(TOKEN, &[format!("sha256:{digest}")]).unwrap();
@@ -166,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_refused_with_what_to_do() {
+    fn a_malformed_token_is_rejected_with_a_remedy() {
         for bad in ["", "abcdef", "abcdef.short", "ABCDEF.0123456789abcdef", "K10::abcdef.0123456789abcdef"] {
             let error = Invitation::parse(bad, &[]).unwrap_err().to_string();
             assert!(error.starts_with("--token: "), "{bad}: {error}");

@@ -1,4 +1,4 @@
-//! A way to a server whose certificate can be replaced: requests from then on show the new one.
+//! A transport whose client certificate can be replaced: later requests use the new one.
 
 use std::sync::{Arc, RwLock};
 

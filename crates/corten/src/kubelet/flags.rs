@@ -1,5 +1,5 @@
-//! The flags of `corten kubelet`: upstream's by name and meaning. Those that stand for a field of the configuration come
-//! from its table.
+//! The flags of `corten kubelet`: names and meanings are upstream's. Flags of configuration fields come from the table of
+//! fields.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,10 +11,11 @@ use corten_api::{Value, value};
 use corten_kubelet::configuration::Configuration;
 use corten_kubelet::configuration::fields::{FIELDS, Shape};
 
-use crate::agent_flags::{handler, pair};
+use crate::image_flags::ImageFlags;
+use crate::node::{handler, pair};
 use crate::pod_network::PodNetworkFlags;
 
-/// Flags that upstream takes and that mean nothing here.
+/// Flags of upstream that have no effect here.
 const IGNORED: [(&str, &str); 10] = [
     (
         "minimum-container-ttl-duration",
@@ -39,7 +40,7 @@ const IGNORED: [(&str, &str); 10] = [
     ("image-credential-provider-config", "has no effect yet."),
     ("image-credential-provider-bin-dir", "has no effect yet."),
 ];
-/// Labels of Kubernetes' own that a node may give itself, beside those with an allowed prefix.
+/// Labels of Kubernetes' own that a node may set on itself, besides those with an allowed prefix.
 const OWN_LABELS: [&str; 11] = [
     "beta.kubernetes.io/arch",
     "beta.kubernetes.io/instance-type",
@@ -54,29 +55,29 @@ const OWN_LABELS: [&str; 11] = [
     "topology.kubernetes.io/zone",
 ];
 const OWN_PREFIXES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
-/// What a node is tainted with that a cloud has still to look at.
+/// The taint of a node that a cloud provider has not initialized yet.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-// As upstream's, a flag that is given twice counts the second time.
+// As with upstream's components, the last of repeated flags counts.
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
 pub(crate) struct Args {
-    /// The server to work on, and who to be.
+    /// Kubeconfig of the API server.
     #[arg(long)]
     pub(super) kubeconfig: Option<PathBuf>,
-    /// Who to be at first, to ask for a certificate that is then kept in --kubeconfig.
+    /// Kubeconfig for the first certificate request; the certificate is then kept in --kubeconfig.
     #[arg(long)]
     pub(super) bootstrap_kubeconfig: Option<PathBuf>,
-    /// A KubeletConfiguration.
+    /// File with a KubeletConfiguration.
     #[arg(long)]
     pub(super) config: Option<PathBuf>,
-    /// A directory of files ending in .conf that say more, in their order.
+    /// Directory of drop-in files ending in .conf, applied in order.
     #[arg(long)]
     pub(super) config_dir: Option<PathBuf>,
-    /// What the node is called [default: the machine's own name].
+    /// Name of the node [default: the host name].
     #[arg(long)]
     pub(super) hostname_override: Option<String>,
-    /// How the node is reached; one of each family for dual-stack [default: as this machine is seen from elsewhere].
+    /// IP address of the node, or a dual-stack pair [default: the address of the default route].
     #[arg(long, value_delimiter = ',')]
     pub(super) node_ip: Vec<IpAddr>,
     /// Labels to register the node with, such as a=b,c=d.
@@ -85,24 +86,26 @@ pub(crate) struct Args {
     /// Taints to register the node with, such as key=value:NoSchedule.
     #[arg(long, value_delimiter = ',')]
     register_with_taints: Vec<String>,
-    /// Where pods' volumes and other files of the kubelet are.
+    /// Directory of pod volumes and other files of the kubelet.
     #[arg(long, default_value = "/var/lib/kubelet")]
     pub(super) root_dir: PathBuf,
-    /// Where the certificate is that the kubelet shows, if it has none of its own.
+    /// Directory of the self-signed serving certificate, if none is configured.
     #[arg(long, default_value = "/var/lib/kubelet/pki")]
     pub(super) cert_dir: PathBuf,
-    /// Whether a cloud looks after the node: external, or nothing.
+    /// Cloud provider: external, or empty for none.
     #[arg(long, default_value = "", value_parser = ["", "external"])]
     cloud_provider: String,
-    /// Headers to ask for manifests with, such as a:hello,b:again.
+    /// HTTP headers for --manifest-url, such as a:hello,b:again.
     #[arg(long, value_delimiter = ',')]
     manifest_url_header: Vec<String>,
-    /// Another OCI runtime that a RuntimeClass may name as its handler, such as runc=/usr/sbin/runc; may be repeated.
+    /// OCI runtime for RuntimeClasses with this handler, such as runc=/usr/sbin/runc; may be repeated.
     #[arg(long, value_name = "NAME=PATH", value_parser = handler)]
     runtime_handler: Vec<(String, PathBuf)>,
-    /// Where the built-in runtime keeps images and containers.
+    /// Directory of the built-in runtime's images and containers.
     #[arg(long, default_value = "/var/lib/corten")]
     pub(super) data_dir: PathBuf,
+    #[command(flatten)]
+    pub(super) images: ImageFlags,
     #[command(flatten)]
     pub(super) pod_network: PodNetworkFlags,
     #[command(flatten)]
@@ -112,15 +115,15 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Says which flags mean nothing.
+    /// Warns of flags without effect.
     pub(super) fn warn(&self) {
         for (flag, why) in &self.ignored.0 {
             tracing::warn!("Flag --{flag} has been deprecated, {why}");
         }
     }
 
-    /// Sets what flags say over what files say.
-    /// Other runtimes, by the names of their handlers.
+    /// Sets the configuration fields that flags give; flags take precedence over files.
+    /// OCI runtimes by the names of their handlers.
     pub(super) fn handlers(&self) -> BTreeMap<String, PathBuf> {
         self.runtime_handler.iter().cloned().collect()
     }
@@ -146,7 +149,7 @@ impl Args {
     pub(super) fn labels(&self) -> anyhow::Result<Vec<(String, String)>> {
         let read = |text: &String| match text.split_once('=') {
             Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),
-            None => bail!("--node-labels: {text:?} is no label; give one such as a=b"),
+            None => bail!("--node-labels: {text:?} is not a label; give one such as a=b"),
         };
         let labels: Vec<(String, String)> =
             self.node_labels.iter().map(read).collect::<anyhow::Result<_>>()?;
@@ -173,7 +176,7 @@ impl Args {
     }
 }
 
-/// Whether a node may give itself a label.
+/// True if a node may set a label on itself.
 fn is_allowed(key: &str) -> bool {
     let Some((domain, _)) = key.split_once('/') else { return true };
     let within = |parent: &str| domain == parent || domain.ends_with(&format!(".{parent}"));
@@ -181,7 +184,7 @@ fn is_allowed(key: &str) -> bool {
     !reserved || OWN_LABELS.contains(&key) || OWN_PREFIXES.into_iter().any(within)
 }
 
-/// A taint as flags say it: `key=value:effect` or `key:effect`.
+/// Parses a taint: `key=value:effect` or `key:effect`.
 fn taint(text: &str) -> anyhow::Result<Value> {
     let Some((key, effect)) = text.rsplit_once(':') else {
         bail!("--register-with-taints: invalid taint spec: {text}; give one such as key=value:NoSchedule");
@@ -194,7 +197,7 @@ fn taint(text: &str) -> anyhow::Result<Value> {
     Ok(taint)
 }
 
-/// What was given of the flags that stand for fields.
+/// The values of flags of configuration fields.
 struct FieldFlags(Vec<(&'static str, String)>);
 
 impl clap::Args for FieldFlags {
@@ -223,7 +226,7 @@ impl clap::FromArgMatches for FieldFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<FieldFlags, clap::Error> {
         let given = FIELDS.iter().filter(|field| !field.flag.is_empty()).filter_map(|field| {
             let values: Vec<&String> = matches.get_many::<String>(field.flag)?.collect();
-            // Lists add up; of anything else, the last counts.
+            // Lists are concatenated; of other values the last one counts.
             let text = match field.shape {
                 Shape::Texts | Shape::Map(_) | Shape::Bools => {
                     values.iter().map(|value| value.as_str()).collect::<Vec<_>>().join(",")
@@ -241,7 +244,7 @@ impl clap::FromArgMatches for FieldFlags {
     }
 }
 
-/// What was given of the flags that mean nothing.
+/// The flags without effect that were given.
 struct IgnoredFlags(Vec<(&'static str, &'static str)>);
 
 impl clap::Args for IgnoredFlags {
@@ -317,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_others_are_refused() {
+    fn labels_that_nodes_may_not_set_are_rejected() {
         for good in
             ["a", "example.com/a", "kubernetes.io/os", "x.node.kubernetes.io/a", "node.kubernetes.io/b"]
         {

@@ -1,4 +1,4 @@
-//! How the API of a kubelet that runs alone is reached, and whom it believes: as its configuration says.
+//! The API of `corten kubelet`: listeners, serving certificate, authentication and authorization, as configured.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -39,7 +39,7 @@ pub(super) fn options(
 
 fn address(configuration: &Configuration, path: &str) -> anyhow::Result<IpAddr> {
     let text = configuration.text(path);
-    text.parse().with_context(|| format!("{path}: {text:?} is no address"))
+    text.parse().with_context(|| format!("{path}: {text:?} is not an IP address"))
 }
 
 fn trust(configuration: &Configuration) -> Trust {
@@ -55,15 +55,16 @@ fn trust(configuration: &Configuration) -> Trust {
     }
 }
 
-/// The certificate that the configuration names, or one that the kubelet makes for itself once.
+/// The configured certificate, or a self-signed one that is created once.
 fn certificate(
     args: &Args,
     configuration: &Configuration,
     name: &str,
     addresses: &[IpAddr],
 ) -> anyhow::Result<IssuedCert> {
-    let read =
-        |file: &Path| std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()));
+    let read = |file: &Path| {
+        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+    };
     let named = (configuration.text("tlsCertFile"), configuration.text("tlsPrivateKeyFile"));
     if let (cert, key) = named
         && !cert.is_empty()
@@ -75,9 +76,10 @@ fn certificate(
     if cert.exists() && key.exists() {
         return Ok(IssuedCert { cert_pem: read(&cert)?, key_pem: read(&key)? });
     }
-    let sans = Sans::default().with_host(name).context("naming the node")?;
+    let sans = Sans::default().with_host(name).context("invalid node name")?;
     let sans = addresses.iter().fold(sans, |sans, address| sans.with_address(*address));
-    let made = IssuedCert::self_signed_for(name, &sans, SystemTime::now()).context("making a certificate")?;
-    made.write(&cert, &key).with_context(|| format!("writing {}", args.cert_dir.display()))?;
+    let made = IssuedCert::self_signed_for(name, &sans, SystemTime::now())
+        .context("cannot create a self-signed certificate")?;
+    made.write(&cert, &key).with_context(|| format!("cannot write {}", args.cert_dir.display()))?;
     Ok(made)
 }

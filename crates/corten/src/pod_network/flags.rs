@@ -1,4 +1,4 @@
-//! The flags that say how pods are connected.
+//! The flags of the pod network.
 
 use std::path::PathBuf;
 
@@ -6,39 +6,39 @@ use corten_net::cni::config;
 
 #[derive(clap::Args, Clone)]
 pub(crate) struct PodNetworkFlags {
-    /// How pods are connected: auto is by CNI plugins if there is a configuration of them when the node starts, and
-    /// built-in otherwise; cni waits for a configuration; with none, pods reach nobody but themselves.
+    /// Pod network: auto uses CNI plugins if they are configured when the node starts, and built-in otherwise; cni waits
+    /// for a CNI configuration; none gives pods a loopback interface only.
     #[arg(long, default_value = "auto", value_parser = ["auto", "built-in", "cni", "none"])]
     pod_network: String,
-    /// Where configurations of CNI plugins are; the first by name counts.
+    /// Directory of CNI configurations; the first one by name is used.
     #[arg(long, default_value = "/etc/cni/net.d")]
     pub(super) cni_conf_dir: PathBuf,
-    /// Where CNI plugins are.
+    /// Directory of CNI plugins.
     #[arg(long, default_value = "/opt/cni/bin", value_delimiter = ',')]
     pub(super) cni_bin_dir: Vec<PathBuf>,
 }
 
-/// Who connects pods.
+/// The kind of pod network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Means {
+pub(crate) enum PodNetworkKind {
     BuiltIn,
     Plugins,
     Nothing,
 }
 
 impl PodNetworkFlags {
-    pub(crate) fn means(&self) -> Means {
+    pub(crate) fn kind(&self) -> PodNetworkKind {
         match self.pod_network.as_str() {
-            "none" => Means::Nothing,
-            "cni" => Means::Plugins,
-            "auto" if config::exists(&self.cni_conf_dir) => Means::Plugins,
-            _ => Means::BuiltIn,
+            "none" => PodNetworkKind::Nothing,
+            "cni" => PodNetworkKind::Plugins,
+            "auto" if config::exists(&self.cni_conf_dir) => PodNetworkKind::Plugins,
+            _ => PodNetworkKind::BuiltIn,
         }
     }
 
-    /// Whether pods reach anybody but themselves.
+    /// True if pods have a network beyond the loopback interface.
     pub(crate) fn connects(&self) -> bool {
-        self.means() != Means::Nothing
+        self.kind() != PodNetworkKind::Nothing
     }
 }
 
@@ -50,17 +50,33 @@ mod tests {
     fn plugins_are_used_if_they_are_configured() {
         let folder = std::env::temp_dir().join(format!("corten-cni-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let means = |word: &str| {
+        let kind = |word: &str| {
             let pod_network = word.to_owned();
             let (cni_conf_dir, cni_bin_dir) = (folder.clone(), Vec::new());
-            PodNetworkFlags { pod_network, cni_conf_dir, cni_bin_dir }.means()
+            PodNetworkFlags { pod_network, cni_conf_dir, cni_bin_dir }.kind()
         };
         let every = ["auto", "built-in", "cni", "none"];
-        let before = every.map(means);
+        let before = every.map(kind);
         std::fs::write(folder.join("10-some.conflist"), "{}").unwrap();
-        let after = every.map(means);
+        let after = every.map(kind);
         std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(before, [Means::BuiltIn, Means::BuiltIn, Means::Plugins, Means::Nothing]);
-        assert_eq!(after, [Means::Plugins, Means::BuiltIn, Means::Plugins, Means::Nothing]);
+        assert_eq!(
+            before,
+            [
+                PodNetworkKind::BuiltIn,
+                PodNetworkKind::BuiltIn,
+                PodNetworkKind::Plugins,
+                PodNetworkKind::Nothing
+            ]
+        );
+        assert_eq!(
+            after,
+            [
+                PodNetworkKind::Plugins,
+                PodNetworkKind::BuiltIn,
+                PodNetworkKind::Plugins,
+                PodNetworkKind::Nothing
+            ]
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! CNI plugins as the native runtime sees them, and what they are told of a pod.
+//! CNI plugins as the pod network of the native runtime, and their arguments for a pod.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -21,14 +21,14 @@ use super::{BuiltIn, PodNetworkFlags, labels};
 /// The plugins of this process' node.
 pub(crate) struct Plugins {
     cni: Arc<Cni>,
-    /// Whoever keeps pods apart, if anybody does.
+    /// The enforcer of network policies, if they are enforced.
     policies: Option<Arc<Policies>>,
-    /// For plugins that give out the node's addresses.
+    /// For plugins that allocate addresses of the node's pod CIDR.
     pod_cidrs: Mutex<Vec<Cidr>>,
 }
 
 impl Plugins {
-    /// Takes over what an earlier run left.
+    /// Opens the plugins with the pods of earlier runs.
     pub(crate) fn open(
         data_dir: &Path,
         flags: &PodNetworkFlags,
@@ -39,16 +39,16 @@ impl Plugins {
             conf_dir: flags.cni_conf_dir.clone(),
             bin_dirs: flags.cni_bin_dir.clone(),
         };
-        let namespace = Namespace::current().context("opening the network namespace")?;
-        let cni = Cni::open(options, namespace).context("opening the CNI network")?;
+        let namespace = Namespace::current().context("cannot open the network namespace")?;
+        let cni = Cni::open(options, namespace).context("cannot open the CNI network")?;
         Ok(Plugins { cni: Arc::new(cni), policies, pod_cidrs: Mutex::default() })
     }
 
-    /// Has plugins give back what pods had that are gone, before others come.
+    /// Has plugins release the resources of deleted pods, before new pods start.
     pub(crate) async fn collect_garbage(self) -> Plugins {
-        let doing = "collecting what pods left in the network";
+        let doing = "cannot collect garbage of the CNI network";
         if let Err(error) = self.blocking(doing, Cni::collect_garbage).await {
-            tracing::debug!(%error, "garbage of the network stays");
+            tracing::debug!(err = %error, "CNI garbage collection failed");
         }
         self
     }
@@ -58,7 +58,7 @@ impl Plugins {
         Formerly { plugins: self, network }
     }
 
-    /// Runs what blocks where it holds nobody up.
+    /// Runs blocking work on a thread for it.
     async fn blocking<T: Send + 'static>(
         &self,
         doing: &'static str,
@@ -84,14 +84,15 @@ impl Network for Plugins {
             capabilities: capabilities(pod.config, &self.pod_cidrs.lock()),
         };
         let attach = move |cni: &Cni| cni.attach(&told);
-        let addresses = self.blocking("connecting the pod to the network", attach).await?;
+        let addresses = self.blocking("cannot set up the pod network", attach).await?;
         if addresses.is_empty() {
             return Err(Error::Internal("the network's plugins gave the pod no address".to_owned()));
         }
         if let Some(policies) = &self.policies {
             let labels = labels(&pod.config.labels);
             let enforced = policies.attached(&metadata.namespace, &metadata.name, labels, &addresses).await;
-            enforced.map_err(|error| Error::internal("isolating the pod", error))?;
+            enforced
+                .map_err(|error| Error::internal("cannot enforce the network policies of the pod", error))?;
         }
         Ok(addresses.iter().map(IpAddr::to_string).collect())
     }
@@ -102,17 +103,17 @@ impl Network for Plugins {
         }
         let (sandbox, network) = (pod.sandbox_id.to_owned(), PathBuf::from(pod.namespace));
         let detach = move |cni: &Cni| cni.detach(&sandbox, &network);
-        self.blocking("disconnecting the pod from the network", detach).await
+        self.blocking("cannot tear down the pod network", detach).await
     }
 
     async fn check(&self, pod: PodNetwork<'_>) -> Result<()> {
         let (sandbox, network) = (pod.sandbox_id.to_owned(), PathBuf::from(pod.namespace));
         let check = move |cni: &Cni| cni.check(&sandbox, &network);
-        self.blocking("checking the pod's network", check).await
+        self.blocking("cannot check the pod network", check).await
     }
 
     async fn not_ready(&self) -> Option<String> {
-        match self.blocking("asking the network's plugins", |cni| Ok(cni.not_ready())).await {
+        match self.blocking("cannot query the status of the CNI plugins", |cni| Ok(cni.not_ready())).await {
             Ok(problem) => problem,
             Err(error) => Some(error.to_string()),
         }
@@ -153,7 +154,7 @@ impl Network for Formerly {
     }
 }
 
-/// What upstream's runtimes tell plugins of a pod.
+/// The plugins' arguments for a pod, as upstream's runtimes pass them.
 fn capabilities(config: &PodSandboxConfig, pod_cidrs: &[Cidr]) -> Map<String, Value> {
     let mut told = Map::new();
     let mut tell = |name: &str, value: Value| told.insert(name.to_owned(), value);
@@ -191,7 +192,7 @@ fn port_mappings(config: &PodSandboxConfig) -> Vec<Value> {
     told.collect()
 }
 
-/// How much a pod may send and receive, as its annotations say it; bursts are not limited.
+/// The pod's bandwidth limits from its annotations; bursts are not limited.
 fn bandwidth(config: &PodSandboxConfig) -> Option<Value> {
     let mut limits = Map::new();
     for way in ["ingress", "egress"] {
@@ -211,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plugins_are_told_what_pods_ask_for() {
+    fn plugins_get_the_ports_and_bandwidth_of_a_pod() {
         let port = |host_port| PortMapping {
             protocol: Protocol::Tcp,
             container_port: 80,

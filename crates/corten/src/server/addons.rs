@@ -1,21 +1,21 @@
-//! What a new cluster brings along: the default storage class, and the API of what nodes and pods use.
+//! The addons of a new cluster: the default storage class, and the resource metrics API.
 //!
-//! An addon is made once. What people make of it afterwards is theirs, deleting it included: a ConfigMap says which
-//! ones have been made. One that is turned off is taken away again, as far as it is still ours.
+//! An addon is installed once; a ConfigMap records which ones were. Users may change or delete it afterwards. An addon that
+//! is turned off is deleted, as far as users have not changed it.
 
 use corten_api::{Value, meta, value};
 use corten_client::{Client, DeleteOptions, Error, Key, Kind, kinds};
 
-/// The parts as `--disable` calls them.
+/// The addons' names for `--disable`.
 pub(super) const LOCAL_STORAGE: &str = "local-storage";
 pub(super) const METRICS_SERVER: &str = "metrics-server";
 
 struct Addon {
     name: &'static str,
-    /// What the ConfigMap says of it.
+    /// The addon's key in the ConfigMap.
     mark: &'static str,
     objects: fn() -> Vec<(&'static Kind, Value)>,
-    /// Whether an object is as it was made, in what matters.
+    /// True if users have not changed the relevant fields of an object.
     is_ours: fn(&Value) -> bool,
 }
 
@@ -32,7 +32,7 @@ const ADDONS: [Addon; 2] = [
         objects: || {
             vec![(&kinds::CLUSTER_ROLES, metrics_reader()), (&kinds::API_SERVICES, metrics_service())]
         },
-        // One that names a service is somebody else's.
+        // An APIService with a service is another metrics server's.
         is_ours: |object| object.at(&["spec", "service"]).is_none(),
     },
 ];
@@ -41,7 +41,7 @@ fn marker() -> Key {
     Key::new("kube-system", "corten-addons")
 }
 
-/// Brings the addons to where they should be; a cluster without them is a cluster all the same.
+/// Reconciles the addons. A failure is logged: the cluster works without them.
 pub(super) async fn install(client: &Client, wanted: impl Fn(&str) -> bool) {
     for addon in &ADDONS {
         let result = match wanted(addon.name) {
@@ -49,7 +49,7 @@ pub(super) async fn install(client: &Client, wanted: impl Fn(&str) -> bool) {
             false => remove(client, addon).await,
         };
         if let Err(error) = result {
-            tracing::warn!(addon = addon.name, %error, "addon could not be brought up to date");
+            tracing::warn!(addon = addon.name, err = %error, "cannot reconcile addon");
         }
     }
 }
@@ -89,7 +89,7 @@ async fn remove(client: &Client, addon: &Addon) -> Result<(), Error> {
     client.update(&kinds::CONFIG_MAPS, &made, "").await.map(drop)
 }
 
-/// Which addons have been made.
+/// The record of installed addons.
 async fn made(client: &Client) -> Result<Option<Value>, Error> {
     match client.get(&kinds::CONFIG_MAPS, &marker()).await {
         Err(error) if error.is_not_found() => Ok(None),
@@ -110,7 +110,7 @@ fn storage_class() -> Value {
     class
 }
 
-/// Who may see anything of a namespace may see what it uses.
+/// Lets users who may view a namespace read its resource metrics.
 fn metrics_reader() -> Value {
     let mut role = kinds::CLUSTER_ROLES.new_object("", "system:aggregated-metrics-reader");
     for to in ["admin", "edit", "view"] {
@@ -124,7 +124,7 @@ fn metrics_reader() -> Value {
     role
 }
 
-/// The API server serves it itself.
+/// The APIService of the resource metrics, which the API server serves itself.
 fn metrics_service() -> Value {
     let mut service = kinds::API_SERVICES.new_object("", "v1beta1.metrics.k8s.io");
     service.set(

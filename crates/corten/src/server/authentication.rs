@@ -1,6 +1,6 @@
-//! The flags that say how users are told from one another, and what they come to.
+//! The flags of authentication.
 //!
-//! What no flag says comes from the cluster's own key material.
+//! Settings without a flag come from the cluster's own key material.
 
 use std::path::{Path, PathBuf};
 
@@ -18,62 +18,62 @@ pub(super) struct Flags {
     /// File of static tokens: lines of token,user,uid,"group1,group2".
     #[arg(long, value_name = "FILE")]
     token_auth_file: Option<PathBuf>,
-    /// Whether requests without credentials are those of system:anonymous [default: true].
+    /// Allow anonymous requests (user system:anonymous) [default: true].
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     anonymous_auth: Option<bool>,
     /// File with an AuthenticationConfiguration; only its field anonymous is supported.
     #[arg(long, value_name = "FILE")]
     authentication_config: Option<PathBuf>,
-    /// Whether secrets of type bootstrap.kubernetes.io/token are believed.
+    /// Allow authentication with bootstrap tokens (Secrets of type bootstrap.kubernetes.io/token).
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = clap::ArgAction::Set)]
     enable_bootstrap_token_auth: bool,
-    /// File of further authorities, in PEM, whose certificates name users.
+    /// File of additional CAs in PEM that sign client certificates of users.
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
-    /// File of authorities, in PEM, whose certificates speak for others [default: the cluster's own].
+    /// File of CAs in PEM that sign client certificates of front proxies [default: the cluster's own].
     #[arg(long, value_name = "FILE")]
     requestheader_client_ca_file: Option<PathBuf>,
-    /// Common names of certificates that speak for others; any of a given authority's if empty.
+    /// Allowed common names of front proxies; if empty, any certificate signed by one of these CAs is allowed.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     requestheader_allowed_names: Option<Vec<String>>,
-    /// Headers in which a proxy names the user.
+    /// Headers with the user name of a proxied request.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "X-Remote-User")]
     requestheader_username_headers: Vec<String>,
-    /// Headers in which a proxy names the user's uid.
+    /// Headers with the user's UID of a proxied request.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "X-Remote-Uid")]
     requestheader_uid_headers: Vec<String>,
-    /// Headers in which a proxy names the user's groups.
+    /// Headers with the user's groups of a proxied request.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "X-Remote-Group")]
     requestheader_group_headers: Vec<String>,
-    /// Beginnings of headers in which a proxy says more of the user.
+    /// Prefixes of headers with extra attributes of the user of a proxied request.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "X-Remote-Extra-")]
     requestheader_extra_headers_prefix: Vec<String>,
-    /// File of keys, in PEM, that verify service-account tokens; may be given several times.
+    /// File of keys in PEM that verify service account tokens; may be repeated.
     #[arg(long, value_name = "FILE")]
     service_account_key_file: Vec<PathBuf>,
-    /// File with the private key, in PEM, that signs service-account tokens [default: the cluster's own].
+    /// File with the private key in PEM that signs service account tokens [default: the cluster's own].
     #[arg(long, value_name = "FILE")]
     service_account_signing_key_file: Option<PathBuf>,
-    /// Who makes service-account tokens; the first of several makes them, all are believed.
+    /// Issuer of service account tokens. The first of several issues tokens; all are accepted.
     #[arg(long, value_name = "URL")]
     service_account_issuer: Vec<String>,
-    /// Where others find the keys that verify tokens [default: this server].
+    /// URI of the JSON Web Key Set that verifies service account tokens [default: on this server].
     #[arg(long, value_name = "URL")]
     service_account_jwks_uri: Option<String>,
-    /// The longest lifetime of a service-account token, such as 24h.
+    /// Maximum lifetime of a service account token, such as 24h.
     #[arg(long, value_name = "DURATION")]
     service_account_max_token_expiration: Option<String>,
-    /// Whether tokens of pods that cannot renew them live for a year.
+    /// Extend the lifetime of projected tokens to a year, for clients that do not reload them.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = clap::ArgAction::Set)]
     service_account_extend_token_expiration: bool,
-    /// What the API server is called in tokens [default: the issuers].
+    /// Audiences of the API server in tokens [default: the issuers].
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     api_audiences: Vec<String>,
 }
 
 impl Flags {
     pub(super) fn options(&self, pki: &ServerPki) -> anyhow::Result<AuthenticationOptions> {
-        let mut options = AuthenticationOptions::of(pki).context("reading the service-account keys")?;
+        let mut options = AuthenticationOptions::of(pki).context("cannot read the service account keys")?;
         if let Some(path) = &self.token_auth_file {
             let about = || format!("--token-auth-file {}", path.display());
             options.token_file = TokenFile::parse(&read(path)?).with_context(about)?;
@@ -101,7 +101,7 @@ impl Flags {
                 return Ok(anonymous);
             }
         }
-        Ok(if self.anonymous_auth.unwrap_or(true) { Anonymous::Everybody } else { Anonymous::Nobody })
+        Ok(if self.anonymous_auth.unwrap_or(true) { Anonymous::Allowed } else { Anonymous::Denied })
     }
 
     fn front_proxy(&self, options: &mut AuthenticationOptions) -> anyhow::Result<()> {
@@ -130,13 +130,12 @@ impl Flags {
         Ok(())
     }
 
-    /// The key that signs service-account tokens.
+    /// The key that signs service account tokens.
     pub(super) fn signing_key(&self, pki: &ServerPki) -> anyhow::Result<SigningKey> {
         match self.given_signing_key()? {
             Some(key) => Ok(key),
-            None => {
-                SigningKey::from_pem(&pki.service_account_key_pem).context("reading the service-account key")
-            }
+            None => SigningKey::from_pem(&pki.service_account_key_pem)
+                .context("cannot read the service account key"),
         }
     }
 
@@ -175,7 +174,7 @@ impl Flags {
     }
 }
 
-/// In seconds; zero means no limit.
+/// A maximum lifetime in seconds; zero for no limit.
 fn max_expiration(text: &str) -> anyhow::Result<i64> {
     let seconds = go_duration(text).map_err(anyhow::Error::msg);
     let seconds = seconds.context("--service-account-max-token-expiration")? as i64;
@@ -199,7 +198,7 @@ fn issuers(given: &[String]) -> anyhow::Result<Vec<String>> {
     Ok(issuers)
 }
 
-/// A list as it is meant: `--flag=` is an empty one.
+/// The values of a list flag: `--flag=` is an empty list.
 fn given(values: &[String]) -> Vec<String> {
     if values.len() == 1 && values[0].is_empty() { Vec::new() } else { values.to_vec() }
 }
@@ -214,15 +213,15 @@ fn headers(flag: &str, values: &[String]) -> anyhow::Result<Vec<String>> {
 
 fn authorities(path: &Path) -> anyhow::Result<String> {
     let text = read(path)?;
-    let found = pem_certificates(&text).with_context(|| format!("reading {}", path.display()))?;
+    let found = pem_certificates(&text).with_context(|| format!("cannot read {}", path.display()))?;
     if found.is_empty() {
-        bail!("{} holds no certificate", path.display());
+        bail!("{} has no certificate", path.display());
     }
     Ok(text)
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What the cluster has to have for machines to join it: what it says of itself to everybody, what invited machines may
-//! do, and what nodes have to know. All of it as kubeadm makes it, under the same names, so that its users find it.
+//! The objects that machines need to join: the public `cluster-info`, the rights of bootstrap tokens, and the settings for
+//! nodes. Names and content are kubeadm's, where kubeadm has them.
 
 use std::net::IpAddr;
 
@@ -8,30 +8,30 @@ use base64::engine::general_purpose::STANDARD;
 use corten_api::{Value, value};
 use corten_client::{Client, Error, Key, Kind, Patch, kinds};
 
-/// The group of those who were invited.
-pub(crate) const INVITED: &str = "system:bootstrappers:kubeadm:default-node-token";
-/// What nodes have to know, in `kube-system`.
+/// The group of users who authenticate with a bootstrap token.
+pub(crate) const BOOTSTRAPPERS: &str = "system:bootstrappers:kubeadm:default-node-token";
+/// The ConfigMap in `kube-system` with the settings for nodes.
 pub(crate) const NODE_SETTINGS: &str = "corten-node";
 const RBAC: &str = "rbac.authorization.k8s.io";
 const CLUSTER_INFO: &str = "kubeadm:bootstrap-signer-clusterinfo";
 
-/// What is told to machines that join.
-pub(super) struct Told {
-    /// Where the server is reached from elsewhere.
+/// The settings for machines that join.
+pub(super) struct JoinSettings {
+    /// The server's URL for other machines.
     pub(super) server: String,
     pub(super) authority_pem: String,
     pub(super) cluster_dns: Vec<IpAddr>,
     pub(super) cluster_domain: String,
     pub(super) backend: String,
-    /// Whether nodes answer for names themselves.
+    /// True if nodes run DNS servers.
     pub(super) dns: bool,
 }
 
-/// Brings it all to where it should be; a cluster that nobody can join is a cluster all the same.
-pub(super) async fn install(client: &Client, told: &Told) {
-    for (kind, object) in objects(told) {
+/// Reconciles these objects. A failure is logged: the cluster works for the nodes that have joined.
+pub(super) async fn install(client: &Client, settings: &JoinSettings) {
+    for (kind, object) in objects(settings) {
         if let Err(error) = apply(client, kind, object).await {
-            tracing::warn!(kind = %kind.kind, %error, "machines may not be able to join");
+            tracing::warn!(kind = %kind.kind, err = %error, "cannot reconcile an object that joining nodes need");
         }
     }
 }
@@ -42,14 +42,14 @@ async fn apply(client: &Client, kind: &'static Kind, object: Value) -> Result<()
     client.patch(kind, &key, &patch, "").await.map(drop)
 }
 
-fn objects(told: &Told) -> Vec<(&'static Kind, Value)> {
-    let addresses: Vec<String> = told.cluster_dns.iter().map(ToString::to_string).collect();
-    let settings = value!({
-        "cluster-dns": (addresses.join(",")), "cluster-domain": (told.cluster_domain.as_str()),
-        "pod-network-backend": (told.backend.as_str()), "dns": (if told.dns { "nodes" } else { "elsewhere" }),
+fn objects(settings: &JoinSettings) -> Vec<(&'static Kind, Value)> {
+    let addresses: Vec<String> = settings.cluster_dns.iter().map(ToString::to_string).collect();
+    let node_settings = value!({
+        "cluster-dns": (addresses.join(",")), "cluster-domain": (settings.cluster_domain.as_str()),
+        "pod-network-backend": (settings.backend.as_str()), "dns": (if settings.dns { "nodes" } else { "elsewhere" }),
     });
     vec![
-        invited_may("kubeadm:kubelet-bootstrap", "system:node-bootstrapper"),
+        bind_bootstrappers("kubeadm:kubelet-bootstrap", "system:node-bootstrapper"),
         (
             &kinds::CLUSTER_ROLES,
             role(
@@ -61,20 +61,20 @@ fn objects(told: &Told) -> Vec<(&'static Kind, Value)> {
                 }]),
             ),
         ),
-        invited_may("kubeadm:get-nodes", "kubeadm:get-nodes"),
-        invited_may("kubeadm:node-autoapprove-bootstrap", &approving("nodeclient")),
-        nodes_may("kubeadm:node-autoapprove-certificate-rotation", &approving("selfnodeclient")),
+        bind_bootstrappers("kubeadm:get-nodes", "kubeadm:get-nodes"),
+        bind_bootstrappers("kubeadm:node-autoapprove-bootstrap", &approval_role("nodeclient")),
+        bind_nodes("kubeadm:node-autoapprove-certificate-rotation", &approval_role("selfnodeclient")),
         (
             &kinds::CONFIG_MAPS,
-            data("kube-public", "cluster-info", value!({"kubeconfig": (cluster_info(told))})),
+            data("kube-public", "cluster-info", value!({"kubeconfig": (cluster_info(settings))})),
         ),
-        (&kinds::ROLES, role(&kinds::ROLES, "kube-public", CLUSTER_INFO, reading("cluster-info"))),
+        (&kinds::ROLES, role(&kinds::ROLES, "kube-public", CLUSTER_INFO, read_rules("cluster-info"))),
         (
             &kinds::ROLE_BINDINGS,
             binding("kube-public", CLUSTER_INFO, "Role", CLUSTER_INFO, "User", "system:anonymous"),
         ),
-        (&kinds::CONFIG_MAPS, data("kube-system", NODE_SETTINGS, settings)),
-        (&kinds::ROLES, role(&kinds::ROLES, "kube-system", NODE_SETTINGS, reading(NODE_SETTINGS))),
+        (&kinds::CONFIG_MAPS, data("kube-system", NODE_SETTINGS, node_settings)),
+        (&kinds::ROLES, role(&kinds::ROLES, "kube-system", NODE_SETTINGS, read_rules(NODE_SETTINGS))),
         (
             &kinds::ROLE_BINDINGS,
             binding("kube-system", NODE_SETTINGS, "Role", NODE_SETTINGS, "Group", "system:nodes"),
@@ -84,19 +84,19 @@ fn objects(told: &Told) -> Vec<(&'static Kind, Value)> {
     ]
 }
 
-fn invited_may(name: &str, role: &str) -> (&'static Kind, Value) {
-    (&kinds::CLUSTER_ROLE_BINDINGS, binding("", name, "ClusterRole", role, "Group", INVITED))
+fn bind_bootstrappers(name: &str, role: &str) -> (&'static Kind, Value) {
+    (&kinds::CLUSTER_ROLE_BINDINGS, binding("", name, "ClusterRole", role, "Group", BOOTSTRAPPERS))
 }
 
-fn nodes_may(name: &str, role: &str) -> (&'static Kind, Value) {
+fn bind_nodes(name: &str, role: &str) -> (&'static Kind, Value) {
     (&kinds::CLUSTER_ROLE_BINDINGS, binding("", name, "ClusterRole", role, "Group", "system:nodes"))
 }
 
-fn approving(subresource: &str) -> String {
+fn approval_role(subresource: &str) -> String {
     format!("system:certificates.k8s.io:certificatesigningrequests:{subresource}")
 }
 
-/// What approves the certificates by which kubelets serve.
+/// The role of the approver of kubelet serving certificates.
 fn serving_approver() -> Value {
     role(
         &kinds::CLUSTER_ROLES,
@@ -123,7 +123,7 @@ fn serving_approver_binding() -> (&'static Kind, Value) {
     (&kinds::CLUSTER_ROLE_BINDINGS, binding)
 }
 
-fn reading(config_map: &str) -> Value {
+fn read_rules(config_map: &str) -> Value {
     value!([{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [(config_map)], "verbs": ["get"]}])
 }
 
@@ -147,9 +147,9 @@ fn data(namespace: &str, name: &str, data: Value) -> Value {
     map
 }
 
-/// A kubeconfig with nothing but the cluster, for everybody.
-fn cluster_info(told: &Told) -> String {
-    let (server, authority) = (&told.server, STANDARD.encode(&told.authority_pem));
+/// The public kubeconfig of `cluster-info`: the cluster only, without a user.
+fn cluster_info(settings: &JoinSettings) -> String {
+    let (server, authority) = (&settings.server, STANDARD.encode(&settings.authority_pem));
     format!(
         "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: {authority}\n    server: {server}\n  \
          name: \"\"\ncontexts: null\ncurrent-context: \"\"\nkind: Config\npreferences: {{}}\nusers: null\n"

@@ -1,80 +1,123 @@
-//! What the cluster has to have for the networks of its nodes: what nodes may read beyond their own pods, and the service
-//! that pods ask for names.
+//! The objects that the networks of nodes need: the role that lets nodes read more than their own pods, and the DNS Service.
 //!
-//! The service is made once and then left as people make it; `--disable=dns` takes it away again if it is still ours.
+//! Nodes of other distributions never get that role. The server's own node has a binding of its own; the binding for all
+//! nodes comes with the first token, because only then do machines join that run Corten.
+//!
+//! The Service is created once and left as users change it; `--disable=dns` deletes it if it is still ours.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use corten_api::{Value, value};
+use corten_base::Clock;
 use corten_client::{Client, DeleteOptions, Error, Key, Patch, kinds};
 use corten_dns::{NAMESPACE, OURS, PROXY_NAME, SERVICE};
 
-const ROLE: &str = "corten:node-network";
+use crate::node::user_name;
 
-/// Brings it all to where it should be; a cluster without it is a cluster all the same. No addresses for no service.
-pub(super) async fn install(client: &Client, dns: &[IpAddr]) {
+/// The role, and its binding for all nodes.
+const ROLE: &str = "corten:node-network";
+/// Its binding for the node in the server's process.
+const SERVER_NODE_BINDING: &str = "corten:node-network:server";
+const RBAC: &str = "rbac.authorization.k8s.io";
+/// The delay between attempts to bind the role.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Reconciles these objects. `dns` has the addresses of the DNS Service, none for no Service; `own_node` names the node in
+/// this process. A failure is logged: the API server works without them. The role is retried, because the node's DNS server and
+/// network policies need it.
+pub(super) async fn install(client: &Client, dns: &[IpAddr], own_node: Option<&str>) {
     let result = if dns.is_empty() { remove(client).await } else { add(client, dns).await };
-    if let Err(error) = result {
-        tracing::warn!(%error, "the service for names could not be brought up to date");
+    if let Err(err) = result {
+        tracing::warn!(service = %key(), %err, "cannot reconcile the DNS service");
     }
-    if let Err(error) = renew_role(client).await {
-        tracing::warn!(role = ROLE, %error, "what nodes may read could not be brought up to date");
+    let own_node = own_node.map(str::to_owned);
+    if let Err(err) = reconcile_own_node(client, own_node.as_deref()).await {
+        tracing::warn!(role = ROLE, %err, backoff = ?RETRY, "cannot reconcile the role of the node network; retrying");
+        let client = client.clone();
+        tokio::spawn(async move {
+            let clock = Clock::real();
+            while let Err(err) = reconcile_own_node(&client, own_node.as_deref()).await {
+                tracing::debug!(role = ROLE, %err, "cannot reconcile the role of the node network");
+                clock.sleep(RETRY).await;
+            }
+        });
     }
 }
 
-/// A role that an earlier version made may allow more than this one's.
-async fn renew_role(client: &Client) -> Result<(), Error> {
+/// Binds the role to the node in this process, or removes its binding.
+async fn reconcile_own_node(client: &Client, own_node: Option<&str>) -> Result<(), Error> {
+    match own_node {
+        Some(node) => authorize_own_node(client, node).await,
+        None => withdraw_own_node(client).await,
+    }
+}
+
+/// Lets all nodes read what their networks need. For clusters that machines join with a token of Corten.
+pub(crate) async fn authorize_all_nodes(client: &Client) -> Result<(), Error> {
+    apply_role(client).await?;
+    apply_binding(client, ROLE, "Group", "system:nodes").await
+}
+
+async fn authorize_own_node(client: &Client, node: &str) -> Result<(), Error> {
+    apply_role(client).await?;
+    apply_binding(client, SERVER_NODE_BINDING, "User", &user_name(node)).await
+}
+
+/// Deletes the binding of an earlier run. The role stays if other nodes have it, in this version's form: an earlier
+/// version's may allow more.
+async fn withdraw_own_node(client: &Client) -> Result<(), Error> {
+    let binding = Key::new("", SERVER_NODE_BINDING);
+    match client.delete(&kinds::CLUSTER_ROLE_BINDINGS, &binding, &DeleteOptions::default()).await {
+        Err(error) if !error.is_not_found() => return Err(error),
+        _ => {}
+    }
     match client.get(&kinds::CLUSTER_ROLES, &Key::new("", ROLE)).await {
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(error),
-        Ok(_) => let_nodes_read(client).await,
+        Ok(_) => apply_role(client).await,
     }
 }
 
-/// Lets nodes read what their networks need. Only a cluster that machines are invited to has to: the server's own node
-/// reads it as the server does, and nodes of other making read no more than their own pods.
-pub(crate) async fn let_nodes_read(client: &Client) -> Result<(), Error> {
-    let may = |group: &str, resources: Value, verbs: Value| value!({"apiGroups": [(group)], "resources": (resources), "verbs": (verbs)});
-    let rule = |group: &str, resources: Value| may(group, resources, value!(["get", "list", "watch"]));
+async fn apply_role(client: &Client) -> Result<(), Error> {
+    let rule = |group: &str, resources: Value, verbs: Value| value!({"apiGroups": [(group)], "resources": (resources), "verbs": (verbs)});
+    let read = |group: &str, resources: Value| rule(group, resources, value!(["get", "list", "watch"]));
     let mut role = kinds::CLUSTER_ROLES.new_object("", ROLE);
     role.set(
         &["rules"],
         value!([
-            (rule("", value!(["namespaces", "nodes", "services"]))),
-            // In lists and watches the server shows nodes no more of pods than addresses and labels; single pods are shown
-            // whole, to the nodes they are on.
-            (may("", value!(["pods"]), value!(["list", "watch"]))),
-            (rule("discovery.k8s.io", value!(["endpointslices"]))),
-            (rule("networking.k8s.io", value!(["networkpolicies", "servicecidrs"]))),
+            (read("", value!(["namespaces", "nodes", "services"]))),
+            // Lists and watches show a node only addresses and labels of other nodes' pods. Single pods are shown whole, to
+            // the nodes they are bound to.
+            (rule("", value!(["pods"]), value!(["list", "watch"]))),
+            (read("discovery.k8s.io", value!(["endpointslices"]))),
+            (read("networking.k8s.io", value!(["networkpolicies", "servicecidrs"]))),
         ]),
     );
-    let mut binding = kinds::CLUSTER_ROLE_BINDINGS.new_object("", ROLE);
-    binding.set(
-        &["roleRef"],
-        value!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": (ROLE)}),
-    );
-    binding.set(
-        &["subjects"],
-        value!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"}]),
-    );
-    for (kind, object) in [(&kinds::CLUSTER_ROLES, role), (&kinds::CLUSTER_ROLE_BINDINGS, binding)] {
-        let patch = Patch::Apply { manager: "corten", force: true, object };
-        client.patch(kind, &Key::new("", ROLE), &patch, "").await?;
-    }
-    Ok(())
+    let patch = Patch::Apply { manager: "corten", force: true, object: role };
+    client.patch(&kinds::CLUSTER_ROLES, &Key::new("", ROLE), &patch, "").await.map(drop)
+}
+
+async fn apply_binding(client: &Client, name: &str, kind: &str, subject: &str) -> Result<(), Error> {
+    let mut binding = kinds::CLUSTER_ROLE_BINDINGS.new_object("", name);
+    binding.set(&["roleRef"], value!({"apiGroup": (RBAC), "kind": "ClusterRole", "name": (ROLE)}));
+    binding.set(&["subjects"], value!([{"apiGroup": (RBAC), "kind": (kind), "name": (subject)}]));
+    let patch = Patch::Apply { manager: "corten", force: true, object: binding };
+    client.patch(&kinds::CLUSTER_ROLE_BINDINGS, &Key::new("", name), &patch, "").await.map(drop)
 }
 
 async fn add(client: &Client, addresses: &[IpAddr]) -> Result<(), Error> {
-    // Not made blindly: it would hear that its address is taken, not by whom.
+    // Read first: a create would fail because the address is taken, without saying that this Service has it.
     let found = match client.get(&kinds::SERVICES, &key()).await {
         Err(error) if error.is_not_found() => {
             return client.create(&kinds::SERVICES, &service(addresses)).await.map(drop);
         }
         found => found?,
     };
-    let wanted = addresses.first().map(ToString::to_string);
-    if found.str_at(&["spec", "clusterIP"]) != wanted.as_deref() {
-        tracing::warn!("the service kube-dns has another address than --cluster-dns says");
+    let desired = addresses.first().map(ToString::to_string);
+    let actual = found.str_at(&["spec", "clusterIP"]).unwrap_or_default();
+    if Some(actual) != desired.as_deref() {
+        tracing::warn!(service = %key(), clusterIP = actual, "the DNS service has another address than --cluster-dns");
     }
     Ok(())
 }

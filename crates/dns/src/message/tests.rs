@@ -1,8 +1,8 @@
 use super::*;
 
-/// A question as a resolver sends it.
-fn asked(name: &str, kind: u16, edns: Option<u16>) -> Vec<u8> {
-    let mut message = Query::question_of(&Name::parse(name).unwrap(), kind, 7);
+/// A query as a resolver sends it.
+fn query_message(name: &str, kind: u16, edns: Option<u16>) -> Vec<u8> {
+    let mut message = Query::encode_question(&Name::parse(name).unwrap(), kind, 7);
     if let Some(size) = edns {
         message[11] = 1;
         message.push(0);
@@ -24,8 +24,8 @@ fn count(reply: &[u8], section: usize) -> u16 {
 }
 
 #[test]
-fn questions_come_back_with_their_answers() {
-    let query = read(&asked("Web.Default.svc.cluster.local", kind::A, None)).unwrap();
+fn a_response_contains_its_question() {
+    let query = read(&query_message("Web.Default.svc.cluster.local", kind::A, None)).unwrap();
     let reply = query.reply(&of_addresses(1), Limit::Datagram);
     assert_eq!(reply[..4], [0, 7, 0x85, 0x80], "the number, and what kind of answer it is");
     assert_eq!(Name::read(&reply, 12).unwrap().0.to_string(), "Web.Default.svc.cluster.local.");
@@ -35,22 +35,22 @@ fn questions_come_back_with_their_answers() {
 }
 
 #[test]
-fn what_does_not_fit_is_cut_off_and_said_so() {
-    let query = read(&asked("many.svc", kind::A, None)).unwrap();
+fn answers_that_do_not_fit_are_truncated() {
+    let query = read(&query_message("many.svc", kind::A, None)).unwrap();
     let reply = query.reply(&of_addresses(100), Limit::Datagram);
     assert!(reply.len() <= 512 && reply[2] & 2 == 2, "{} octets", reply.len());
     assert_eq!(usize::from(count(&reply, 1)), (512 - 26) / 16);
     let reply = query.reply(&of_addresses(100), Limit::None);
     assert!(reply[2] & 2 == 0 && count(&reply, 1) == 100);
-    let query = read(&asked("many.svc", kind::A, Some(4096))).unwrap();
+    let query = read(&query_message("many.svc", kind::A, Some(4096))).unwrap();
     let reply = query.reply(&of_addresses(100), Limit::Datagram);
     assert_eq!([count(&reply, 1), count(&reply, 3)], [100, 1]);
     assert!(reply[2] & 2 == 0);
 }
 
 #[test]
-fn what_was_not_asked_for_is_left_out_first() {
-    let query = read(&asked("many.svc", kind::SRV, None)).unwrap();
+fn additional_records_are_left_out_first() {
+    let query = read(&query_message("many.svc", kind::SRV, None)).unwrap();
     let mut answer = of_addresses(20);
     answer.additional = of_addresses(20).records;
     let reply = query.reply(&answer, Limit::Datagram);
@@ -59,8 +59,8 @@ fn what_was_not_asked_for_is_left_out_first() {
 }
 
 #[test]
-fn endings_of_names_are_shared_with_the_question() {
-    let query = read(&asked("a.cluster.local", kind::PTR, None)).unwrap();
+fn suffixes_of_names_are_compressed_to_the_question() {
+    let query = read(&query_message("a.cluster.local", kind::PTR, None)).unwrap();
     let name = Name::parse("b.Cluster.local").unwrap();
     let record = Record { owner: None, ttl: 30, data: Data::Ptr(name.clone()) };
     let answer = Answer { records: vec![record], ..Answer::bare(Code::NoError) };
@@ -70,13 +70,13 @@ fn endings_of_names_are_shared_with_the_question() {
 }
 
 #[test]
-fn what_cannot_be_answered_is_refused_or_ignored() {
+fn invalid_queries_are_refused_or_ignored() {
     let refused = |message: &[u8]| match read(message) {
         Err(Unanswerable::Refused(reply)) => Some(reply[3] & 15),
         Err(Unanswerable::Ignored) => None,
         Ok(query) => panic!("{query:?}"),
     };
-    let plain = asked("a.b", kind::A, None);
+    let plain = query_message("a.b", kind::A, None);
     assert_eq!(refused(&[]), None);
     assert_eq!(refused(&plain[..11]), None);
     let with = |at: usize, value: u8| {
@@ -89,7 +89,7 @@ fn what_cannot_be_answered_is_refused_or_ignored() {
     assert_eq!(refused(&with(5, 2)), Some(1), "two questions");
     assert_eq!(refused(&with(12, 60)), Some(1), "a name that does not end");
     assert_eq!(refused(&plain[..plain.len() - 1]), Some(1), "half a class");
-    let mut newer = asked("a.b", kind::A, Some(1232));
+    let mut newer = query_message("a.b", kind::A, Some(1232));
     let version = newer.len() - 5;
     newer[version] = 1;
     let Err(Unanswerable::Refused(reply)) = read(&newer) else { panic!("an unknown version was taken") };
@@ -97,8 +97,8 @@ fn what_cannot_be_answered_is_refused_or_ignored() {
 }
 
 #[test]
-fn nothing_that_comes_in_makes_it_fail() {
-    let whole = asked("web.default.svc.cluster.local", kind::A, Some(1232));
+fn no_bytes_make_the_decoder_panic() {
+    let whole = query_message("web.default.svc.cluster.local", kind::A, Some(1232));
     for length in 0..whole.len() {
         let _ = read(&whole[..length]);
     }

@@ -23,7 +23,7 @@ fn domain() -> Domain {
     Domain { name: Name::parse("cluster.local").unwrap(), servers: vec![[10, 96, 0, 10].into()] }
 }
 
-/// A cluster with a service of every sort.
+/// A cluster with a Service of every type.
 fn zone() -> Zone {
     let mut zone = Zone::default();
     zone.set_namespace(&"default".into(), true);
@@ -83,11 +83,11 @@ fn shown(section: &str, records: &[Record]) -> String {
     out
 }
 
-fn ask(zone: &Zone, name: &str, kind: u16) -> String {
+fn resolve_text(zone: &Zone, name: &str, kind: u16) -> String {
     let question = Question { name: Name::parse(name).unwrap(), kind };
     match resolve(zone, &domain(), &question, 1) {
-        Resolved::Elsewhere => "elsewhere".to_owned(),
-        Resolved::LeadsTo(answer, name) => format!("{}→ {name}", shown("", &answer.records)),
+        Resolved::External => "elsewhere".to_owned(),
+        Resolved::Continues(answer, name) => format!("{}→ {name}", shown("", &answer.records)),
         Resolved::Answered(answer) => {
             assert!(answer.authoritative || answer.code == Code::Refused);
             if answer.records.is_empty() && answer.code != Code::Refused {
@@ -105,7 +105,7 @@ fn ask(zone: &Zone, name: &str, kind: u16) -> String {
 
 #[track_caller]
 fn check(name: &str, kind: u16, expected: &str) {
-    assert_eq!(ask(&zone(), name, kind).trim_end(), expected, "{name} {kind}");
+    assert_eq!(resolve_text(&zone(), name, kind).trim_end(), expected, "{name} {kind}");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn endpoints_of_headless_services_have_addresses_and_names() {
 }
 
 #[test]
-fn ports_have_places() {
+fn ports_have_srv_records() {
     let web = "web.default.svc.cluster.local.";
     check(
         "web.default.svc.cluster.local",
@@ -156,16 +156,16 @@ fn ports_have_places() {
 }
 
 #[test]
-fn pods_are_where_their_names_say() {
+fn names_of_pods_spell_their_addresses() {
     check("10-244-0-2.default.pod.cluster.local", kind::A, "10.244.0.2;");
     check("10-244-0-2.default.pod.cluster.local", kind::AAAA, "nodata");
     check("fd00-1--a.default.pod.cluster.local", kind::AAAA, "fd00:1::a;");
     check("10-244-0-2.missing.pod.cluster.local", kind::A, "nxdomain");
-    check("nobody.default.pod.cluster.local", kind::A, "nxdomain");
+    check("absent.default.pod.cluster.local", kind::A, "nxdomain");
 }
 
 #[test]
-fn names_that_are_there_are_told_from_those_that_are_not() {
+fn a_name_without_records_is_noerror_and_an_unknown_name_nxdomain() {
     for name in ["cluster.local", "svc.cluster.local", "pod.cluster.local", "default.svc.cluster.local"] {
         check(name, kind::A, "nodata");
     }
@@ -181,7 +181,7 @@ fn names_that_are_there_are_told_from_those_that_are_not() {
 }
 
 #[test]
-fn other_names_are_followed() {
+fn cnames_are_followed() {
     check("away.default.svc.cluster.local", kind::A, "cname db.example.com.; → db.example.com.");
     check("away.default.svc.cluster.local", kind::CNAME, "cname db.example.com.;");
     check("away.default.svc.cluster.local", kind::SRV, "nodata");
@@ -208,7 +208,7 @@ fn other_names_are_followed() {
 }
 
 #[test]
-fn addresses_have_names() {
+fn addresses_have_ptr_records() {
     check("7.0.96.10.in-addr.arpa", kind::PTR, "ptr web.default.svc.cluster.local.;");
     check("2.0.244.10.in-addr.arpa", kind::PTR, "ptr db-0.db.default.svc.cluster.local.;");
     check("5.0.244.10.in-addr.arpa", kind::PTR, "ptr 10-244-0-5.web.default.svc.cluster.local.;");
@@ -220,7 +220,7 @@ fn addresses_have_names() {
 }
 
 #[test]
-fn the_domain_speaks_for_itself() {
+fn the_domain_has_soa_and_ns_records() {
     check("dns-version.cluster.local", kind::TXT, "txt 1.1.0;");
     check("dns-version.cluster.local", kind::A, "nxdomain");
     check("cluster.local", kind::SOA, "soa ns.dns.cluster.local. 30;");
@@ -232,15 +232,18 @@ fn the_domain_speaks_for_itself() {
 }
 
 #[test]
-fn changes_leave_nothing_behind() {
+fn removed_objects_leave_no_records() {
     let mut zone = zone();
     let default: Str = "default".into();
     put_slice(&mut zone, "db-1", "db", value!([{"addresses": ["10.244.0.2"], "hostname": "x"}]), value!([]));
-    assert_eq!(ask(&zone, "2.0.244.10.in-addr.arpa", kind::PTR), "ptr x.db.default.svc.cluster.local.; ");
-    assert_eq!(ask(&zone, "3.0.244.10.in-addr.arpa", kind::PTR), "elsewhere");
+    assert_eq!(
+        resolve_text(&zone, "2.0.244.10.in-addr.arpa", kind::PTR),
+        "ptr x.db.default.svc.cluster.local.; "
+    );
+    assert_eq!(resolve_text(&zone, "3.0.244.10.in-addr.arpa", kind::PTR), "elsewhere");
     zone.set_service(&default, &"web".into(), None);
-    assert_eq!(ask(&zone, "web.default.svc.cluster.local", kind::A), "nxdomain");
-    assert_eq!(ask(&zone, "7.0.96.10.in-addr.arpa", kind::PTR), "elsewhere");
+    assert_eq!(resolve_text(&zone, "web.default.svc.cluster.local", kind::A), "nxdomain");
+    assert_eq!(resolve_text(&zone, "7.0.96.10.in-addr.arpa", kind::PTR), "elsewhere");
     for slice in ["web-1", "db-1", "db-2", "portless-1"] {
         zone.set_slice(&default, &slice.into(), None);
     }

@@ -1,4 +1,4 @@
-//! A cluster that is told object by object, a resolver elsewhere, and somebody who asks over real sockets.
+//! An API server with a watch, an upstream resolver, the DNS server, and clients over real sockets.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -11,21 +11,24 @@ use bytes::Bytes;
 use corten_api::{Value, json, value};
 use corten_base::Clock;
 use corten_client::{Caches, Client, Error, EventStream, Transport, WatchEvent, WatchRequest};
-use corten_dns::{Bound, Dns, Name, Options, anybody, follow};
+use corten_dns::{Bound, Dns, Name, Options, all_clients, follow};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use http::{Request, Response};
 use tokio::sync::broadcast;
 
-/// A server of objects: what there is, then what is told, for as long as it is reachable.
-struct Told {
+/// The longest wait for anything that is expected to happen.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+
+/// An API server that serves watches only: initial objects, then events, until it is disconnected.
+struct FakeApi {
     initial: HashMap<String, Vec<Value>>,
-    news: broadcast::Sender<(String, WatchEvent)>,
+    events: broadcast::Sender<(String, WatchEvent)>,
 }
 
-impl Transport for Told {
+impl Transport for FakeApi {
     fn call(&self, _: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, Error>> {
-        Box::pin(async { Err(Error::transport("nothing but watching is served")) })
+        Box::pin(async { Err(Error::transport("only watches are served")) })
     }
 
     fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<EventStream, Error>> {
@@ -35,17 +38,17 @@ impl Transport for Told {
         let initial =
             objects.iter().map(|object| WatchEvent::Present(text(object).into())).chain([end]).map(Ok);
         let initial: Vec<_> = initial.collect();
-        let news = stream::unfold((self.news.subscribe(), plural), async |(mut news, plural)| {
+        let events = stream::unfold((self.events.subscribe(), plural), async |(mut events, plural)| {
             loop {
-                match news.recv().await {
-                    Ok((kind, event)) if kind == plural => return Some((Ok(event), (news, plural))),
+                match events.recv().await {
+                    Ok((kind, event)) if kind == plural => return Some((Ok(event), (events, plural))),
                     Ok(_) => {}
-                    // The server is gone, and stays away.
+                    // The server is unreachable, and stays so.
                     Err(_) => std::future::pending().await,
                 }
             }
         });
-        Box::pin(async move { Ok(stream::iter(initial).chain(news).boxed()) })
+        Box::pin(async move { Ok(stream::iter(initial).chain(events).boxed()) })
     }
 }
 
@@ -53,12 +56,12 @@ fn text(object: &Value) -> Bytes {
     json::write_to_string(object).into()
 }
 
-/// A server of names on a socket of its own.
+/// A DNS server on sockets of its own.
 pub(crate) struct World {
     pub(crate) dns: Arc<Dns>,
     pub(crate) address: SocketAddr,
-    news: Option<broadcast::Sender<(String, WatchEvent)>>,
-    pub(crate) elsewhere: Arc<Elsewhere>,
+    events: Option<broadcast::Sender<(String, WatchEvent)>>,
+    pub(crate) upstream: Arc<Upstream>,
     _caches: Caches,
     _folder: tempfile::TempDir,
 }
@@ -69,74 +72,77 @@ impl World {
         for (plural, object) in objects {
             initial.entry((*plural).to_owned()).or_default().push(object.clone());
         }
-        let (news, _) = broadcast::channel(16);
-        let client = Client::new(Arc::new(Told { initial, news: news.clone() }), "test");
+        let (events, _) = broadcast::channel(16);
+        let client = Client::new(Arc::new(FakeApi { initial, events: events.clone() }), "test");
         let caches = Caches::new(client, Clock::real());
-        let elsewhere = Elsewhere::start();
+        let upstream = Upstream::start();
         let folder = tempfile::tempdir().expect("there is room for a folder");
         let resolv_conf = folder.path().join("resolv.conf");
-        std::fs::write(&resolv_conf, format!("nameserver 127.0.0.1#{}\n", elsewhere.port))
+        std::fs::write(&resolv_conf, format!("nameserver 127.0.0.1#{}\n", upstream.port))
             .expect("a file is written");
         let addresses = vec![Ipv4Addr::new(10, 96, 0, 10).into()];
         let options = Options { domain: "cluster.local".to_owned(), addresses, resolv_conf };
         let dns = Arc::new(Dns::new(&options, Clock::real()).expect("the domain is fine"));
-        follow(&dns, &caches).await;
-        let bound = Bound::at(Ipv4Addr::LOCALHOST.into(), 0).await.expect("a port is free");
+        tokio::time::timeout(DEADLINE, follow(&dns, &caches)).await.expect("the caches sync");
+        let bound = Bound::bind(Ipv4Addr::LOCALHOST.into(), 0).await.expect("a port is free");
         let address = bound.address().expect("the socket is bound");
-        tokio::spawn(bound.serve(dns.clone(), anybody()));
-        World { dns, address, news: Some(news), elsewhere, _caches: caches, _folder: folder }
+        tokio::spawn(bound.serve(dns.clone(), all_clients()));
+        World { dns, address, events: Some(events), upstream, _caches: caches, _folder: folder }
     }
 
-    pub(crate) fn tell(&self, plural: &str, object: &Value) {
-        let news = self.news.as_ref().expect("the server is there");
-        news.send((plural.to_owned(), WatchEvent::Present(text(object).into()))).expect("somebody listens");
+    pub(crate) fn send_event(&self, plural: &str, object: &Value) {
+        let events = self.events.as_ref().expect("the server is there");
+        events.send((plural.to_owned(), WatchEvent::Present(text(object).into()))).expect("a cache watches");
     }
 
-    /// Nothing is told any more.
-    pub(crate) fn cut_off(&mut self) {
-        self.news = None;
+    /// Ends all watches.
+    pub(crate) fn disconnect(&mut self) {
+        self.events = None;
     }
 
-    pub(crate) async fn ask(&self, name: &str, kind: u16) -> Seen {
-        self.ask_with(name, kind, None).await
+    pub(crate) async fn query(&self, name: &str, kind: u16) -> Reply {
+        self.query_with(name, kind, None).await
     }
 
-    pub(crate) async fn ask_with(&self, name: &str, kind: u16, edns: Option<u16>) -> Seen {
-        let (address, message) = (self.address, asked(name, kind, edns));
-        let asking = move || {
+    pub(crate) async fn query_with(&self, name: &str, kind: u16, edns: Option<u16>) -> Reply {
+        let (address, message) = (self.address, query(name, kind, edns));
+        let client = move || {
             let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
-            socket.set_read_timeout(Some(Duration::from_secs(20))).expect("sockets can wait");
-            socket.send_to(&message, address).expect("the question is sent");
+            socket.set_read_timeout(Some(DEADLINE)).expect("sockets can wait");
+            socket.send_to(&message, address).expect("the query is sent");
             let mut buffer = [0; 65535];
-            let length = socket.recv(&mut buffer).expect("an answer comes");
-            Seen(buffer[..length].to_vec())
+            let length = socket.recv(&mut buffer).expect("a response arrives");
+            Reply(buffer[..length].to_vec())
         };
-        tokio::task::spawn_blocking(asking).await.expect("asking works")
+        tokio::task::spawn_blocking(client).await.expect("the client does not panic")
     }
 
-    pub(crate) async fn ask_over_tcp(&self, questions: &[(&str, u16)]) -> Vec<Seen> {
+    pub(crate) async fn query_over_tcp(&self, queries: &[(&str, u16)]) -> Vec<Reply> {
         let address = self.address;
-        let messages: Vec<Vec<u8>> = questions.iter().map(|(name, kind)| asked(name, *kind, None)).collect();
-        let asking = move || {
-            let mut stream = TcpStream::connect(address).expect("somebody listens");
+        let messages: Vec<Vec<u8>> = queries.iter().map(|(name, kind)| query(name, *kind, None)).collect();
+        let client = move || {
+            let mut stream =
+                TcpStream::connect_timeout(&address, DEADLINE).expect("the server accepts connections");
+            stream.set_read_timeout(Some(DEADLINE)).expect("sockets have read timeouts");
+            stream.set_write_timeout(Some(DEADLINE)).expect("sockets have write timeouts");
             for message in &messages {
                 let length = (message.len() as u16).to_be_bytes();
-                stream.write_all(&[&length, message.as_slice()].concat()).expect("questions are taken");
+                stream.write_all(&[&length, message.as_slice()].concat()).expect("queries are accepted");
             }
             let read = |_: &Vec<u8>| {
                 let mut length = [0; 2];
-                stream.read_exact(&mut length).expect("an answer comes");
+                stream.read_exact(&mut length).expect("a response arrives");
                 let mut answer = vec![0; usize::from(u16::from_be_bytes(length))];
-                stream.read_exact(&mut answer).expect("it comes whole");
-                Seen(answer)
+                stream.read_exact(&mut answer).expect("the response is complete");
+                Reply(answer)
             };
             messages.iter().map(read).collect()
         };
-        tokio::task::spawn_blocking(asking).await.expect("asking works")
+        tokio::task::spawn_blocking(client).await.expect("the client does not panic")
     }
 }
 
-fn asked(name: &str, kind: u16, edns: Option<u16>) -> Vec<u8> {
+fn query(name: &str, kind: u16, edns: Option<u16>) -> Vec<u8> {
     let mut message = vec![0, 9, 1, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(edns.is_some())];
     for label in Name::parse(name).expect("a name").labels() {
         message.push(label.len() as u8);
@@ -153,15 +159,15 @@ fn asked(name: &str, kind: u16, edns: Option<u16>) -> Vec<u8> {
     message
 }
 
-/// An answer, as far as tests look at it.
-pub(crate) struct Seen(pub(crate) Vec<u8>);
+/// A response, as far as tests check it.
+pub(crate) struct Reply(pub(crate) Vec<u8>);
 
-impl Seen {
+impl Reply {
     pub(crate) fn code(&self) -> u8 {
         self.0[3] & 15
     }
 
-    pub(crate) fn is_cut_off(&self) -> bool {
+    pub(crate) fn is_truncated(&self) -> bool {
         self.0[2] & 2 != 0
     }
 
@@ -169,43 +175,43 @@ impl Seen {
         u16::from_be_bytes([self.0[4 + 2 * section], self.0[5 + 2 * section]])
     }
 
-    /// What the answer ends with: an address, of which there is only one.
+    /// The address at the end of the response.
     pub(crate) fn last_address(&self) -> Ipv4Addr {
         <[u8; 4]>::try_from(&self.0[self.0.len() - 4..]).expect("it is long enough").into()
     }
 }
 
-/// A resolver of the node's: it knows `example.com` and counts how often it is asked.
-pub(crate) struct Elsewhere {
+/// A resolver of the node: it knows `example.com` and counts its queries.
+pub(crate) struct Upstream {
     pub(crate) port: u16,
-    pub(crate) asked: AtomicUsize,
+    pub(crate) queries: AtomicUsize,
     pub(crate) silent: Mutex<bool>,
 }
 
-impl Elsewhere {
-    fn start() -> Arc<Elsewhere> {
+impl Upstream {
+    fn start() -> Arc<Upstream> {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
         let port = socket.local_addr().expect("it is bound").port();
-        let elsewhere = Arc::new(Elsewhere { port, asked: AtomicUsize::new(0), silent: Mutex::new(false) });
-        let serving = elsewhere.clone();
+        let upstream = Arc::new(Upstream { port, queries: AtomicUsize::new(0), silent: Mutex::new(false) });
+        let serving = upstream.clone();
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            while let Ok((length, asker)) = socket.recv_from(&mut buffer) {
-                serving.asked.fetch_add(1, Ordering::SeqCst);
-                if !*serving.silent.lock().expect("nobody panicked") {
-                    let _ = socket.send_to(&reply(&buffer[..length]), asker);
+            while let Ok((length, client)) = socket.recv_from(&mut buffer) {
+                serving.queries.fetch_add(1, Ordering::SeqCst);
+                if !*serving.silent.lock().expect("no thread panicked") {
+                    let _ = socket.send_to(&reply(&buffer[..length]), client);
                 }
             }
         });
-        elsewhere
+        upstream
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+        self.queries.load(Ordering::SeqCst)
     }
 }
 
-/// `192.0.2.1` for whatever has `example` in it, and nothing else.
+/// The response: `192.0.2.1` for names with `example` in them, and NXDOMAIN for others.
 fn reply(question: &[u8]) -> Vec<u8> {
     let known = question.windows(7).any(|window| window.eq_ignore_ascii_case(b"example"));
     let name_end = 12 + question[12..].iter().position(|byte| *byte == 0).expect("names end") + 5;

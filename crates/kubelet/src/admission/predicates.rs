@@ -1,32 +1,32 @@
-//! What of a node can keep a pod from running there. Pure, in upstream's order and words.
+//! The predicates that keep a pod from running on a node. Pure, in upstream's order and words.
 
 use corten_api::placement::{self, Place};
 use corten_api::{Map, Str, Value, meta};
 
-use super::Refusal;
-use crate::allocation::{Lack, lacks};
+use super::Rejection;
 use crate::pod::{Pod, Role};
+use crate::resources::allocation::{Lack, lacks};
 
 const OS: &str = "kubernetes.io/os";
-/// As Kubernetes calls the only system this runs on.
+/// The value of `kubernetes.io/os` on this node.
 const LINUX: &str = "linux";
-/// What listens on it listens on every address.
+/// A port on this address is taken on every address.
 const EVERY_ADDRESS: &str = "0.0.0.0";
 
-/// Something that speaks against a pod.
+/// A predicate that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// There is too little of something, which could change if others went.
+    /// A resource is lacking; preemption could free it.
     Lack(Lack),
-    /// The pod and the node do not go together.
+    /// The pod does not match the node.
     Mismatch { predicate: &'static str, why: &'static str },
 }
 
 impl Failure {
-    pub(super) fn refusal(&self) -> Refusal {
+    pub(super) fn rejection(&self) -> Rejection {
         match self {
-            Failure::Lack(lack) => Refusal { reason: lack.reason(), message: lack.to_string() },
-            Failure::Mismatch { predicate, why } => Refusal {
+            Failure::Lack(lack) => Rejection { reason: lack.reason(), message: lack.to_string() },
+            Failure::Mismatch { predicate, why } => Rejection {
                 reason: (*predicate).to_owned(),
                 message: format!("Predicate {predicate} failed: {why}"),
             },
@@ -34,30 +34,30 @@ impl Failure {
     }
 }
 
-/// What nothing and nobody could change.
-pub(super) fn impossible(pod: &Pod, node: &Value) -> Option<Refusal> {
-    let refusal = |reason: &str, message: &str| {
-        Some(Refusal { reason: reason.to_owned(), message: message.to_owned() })
+/// The rejection of a pod that could never run here.
+pub(super) fn impossible(pod: &Pod, node: &Value) -> Option<Rejection> {
+    let rejection = |reason: &str, message: &str| {
+        Some(Rejection { reason: reason.to_owned(), message: message.to_owned() })
     };
     let tree = pod.tree();
     if meta::labels(tree).and_then(|labels| labels.get(OS)).is_some_and(|os| os.as_str() != Some(LINUX)) {
         let message = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label";
-        return refusal("PodOSSelectorNodeLabelDoesNotMatch", message);
+        return rejection("PodOSSelectorNodeLabelDoesNotMatch", message);
     }
     if tree.str_at(&["spec", "os", "name"]).is_some_and(|os| os != LINUX) {
-        return refusal("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS");
+        return rejection("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS");
     }
     let policy = tree.str_at(&["spec", "securityContext", "supplementalGroupsPolicy"]);
     if policy == Some("Strict")
         && node.bool_at(&["status", "features", "supplementalGroupsPolicy"]) != Some(true)
     {
         let message = "SupplementalGroupsPolicy=Strict is not supported in this node";
-        return refusal("SupplementalGroupsPolicyNotSupported", message);
+        return rejection("SupplementalGroupsPolicyNotSupported", message);
     }
     None
 }
 
-/// All that speaks against a pod on a node where others are.
+/// All predicates that fail for a pod on a node with other pods.
 pub(super) fn failures(pod: &Pod, others: &[Pod], node: &Value) -> Vec<Failure> {
     let spec = pod.tree().get("spec").cloned().unwrap_or_default();
     let allocatable = node.at(&["status", "allocatable"]).cloned().unwrap_or_default();
@@ -84,7 +84,7 @@ pub(super) fn failures(pod: &Pod, others: &[Pod], node: &Value) -> Vec<Failure> 
     found
 }
 
-/// A port of the node that a pod wants to be reached by.
+/// A host port of a pod.
 #[derive(Debug, PartialEq, Eq)]
 struct HostPort {
     address: Str,

@@ -1,30 +1,35 @@
-//! Who has to go so that a pod the cluster cannot do without has room. Pure; upstream's choice.
+//! Selects the pods to preempt for a critical pod. Pure; upstream's choice.
 //!
-//! As few as possible of those that are served best, then of the next; among them the ones that come closest to
-//! what is missing.
+//! As few pods as possible of the best QoS class, then of the next; among them those whose requests come closest to
+//! what is lacking.
 
 use std::fmt::Write;
 
-use crate::allocation::{Asked, Lack};
 use crate::eviction::is_critical;
 use crate::pod::Pod;
 use crate::resources::Qos;
+use crate::resources::allocation::{Lack, Requests};
 
-/// What is missing still: of what, and how much.
+/// The resources that are still lacking, with their amounts.
 type Needs = Vec<(String, i64)>;
 
-/// Somebody who could go, and what would become free.
+/// A pod that could be preempted, and its requests.
 struct Candidate {
     pod: Pod,
-    asked: Asked,
+    asked: Requests,
 }
 
-/// Who of the others goes for a pod that lacks something; why that cannot be if there is nobody.
-pub(super) fn victims(pod: &Pod, others: &[Pod], lacks: &[Lack]) -> Result<Vec<Pod>, String> {
+/// No set of pods can be preempted to free enough.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no set of running pods found to reclaim resources: {0}")]
+pub(super) struct NoVictims(String);
+
+/// The pods to preempt for a pod that lacks resources.
+pub(super) fn victims(pod: &Pod, others: &[Pod], lacks: &[Lack]) -> Result<Vec<Pod>, NoVictims> {
     let needs: Needs = lacks.iter().map(|lack| (lack.resource.clone(), lack.missing())).collect();
     let of = |class: Qos| -> Vec<Candidate> {
         let serves = others.iter().filter(|other| may_preempt(pod, other) && Qos::of(other) == class);
-        serves.map(|other| Candidate { pod: other.clone(), asked: Asked::of(other) }).collect()
+        serves.map(|other| Candidate { pod: other.clone(), asked: Requests::of(other) }).collect()
     };
     let (best_effort, burstable, guaranteed) = (of(Qos::BestEffort), of(Qos::Burstable), of(Qos::Guaranteed));
 
@@ -45,24 +50,24 @@ fn may_preempt(pod: &Pod, other: &Pod) -> bool {
     matches!((priority(pod), priority(other)), (Some(own), Some(others)) if own > others)
 }
 
-/// What is missing still once these have gone.
+/// The resources that are still lacking after pods are preempted.
 fn left(needs: &Needs, gone: &[Candidate]) -> Needs {
     let freed = |resource: &str| gone.iter().map(|candidate| candidate.asked.amount(resource)).sum::<i64>();
     let rest = needs.iter().map(|(resource, amount)| (resource.clone(), amount - freed(resource)));
     rest.filter(|(_, amount)| *amount > 0).collect()
 }
 
-/// One after the other, who comes closest to what is missing.
-fn closest(mut candidates: Vec<Candidate>, mut needs: Needs) -> Result<Vec<Candidate>, String> {
+/// Selects one candidate after the other, the one closest to the lacking amounts first.
+fn closest(mut candidates: Vec<Candidate>, mut needs: Needs) -> Result<Vec<Candidate>, NoVictims> {
     let mut chosen = Vec::new();
     while !needs.is_empty() {
         let by_fit = |(_, a): &(usize, &Candidate), (_, b): &(usize, &Candidate)| {
             let fit = distance(&needs, &a.asked).total_cmp(&distance(&needs, &b.asked));
             fit.then_with(|| size(&a.asked).cmp(&size(&b.asked)))
         };
-        // The last one among equals.
+        // Among equals, the last one.
         let Some((index, _)) = candidates.iter().enumerate().rev().min_by(by_fit) else {
-            return Err(format!("no set of running pods found to reclaim resources: {}", told(&needs)));
+            return Err(NoVictims(describe(&needs)));
         };
         let next = candidates.swap_remove(index);
         needs = left(&needs, std::slice::from_ref(&next));
@@ -71,8 +76,8 @@ fn closest(mut candidates: Vec<Candidate>, mut needs: Needs) -> Result<Vec<Candi
     Ok(chosen)
 }
 
-/// How much of what is missing would still be, every resource counted alike.
-fn distance(needs: &Needs, asked: &Asked) -> f64 {
+/// The fraction of the lacking amounts that a candidate would not free, with equal weight for every resource.
+fn distance(needs: &Needs, asked: &Requests) -> f64 {
     let share = |(resource, amount): &(String, i64)| {
         let rest = (amount - asked.amount(resource)).max(0);
         (rest as f64 / *amount as f64).powi(2)
@@ -80,11 +85,11 @@ fn distance(needs: &Needs, asked: &Asked) -> f64 {
     needs.iter().map(share).sum()
 }
 
-fn size(asked: &Asked) -> (i64, i64) {
+fn size(asked: &Requests) -> (i64, i64) {
     (asked.amount("memory"), asked.amount("cpu"))
 }
 
-fn told(needs: &Needs) -> String {
+fn describe(needs: &Needs) -> String {
     let mut text = String::from("[");
     for (resource, amount) in needs {
         // Writing to a string cannot fail.

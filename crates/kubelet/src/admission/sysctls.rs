@@ -1,8 +1,9 @@
-//! Which kernel parameters pods may set: those that concern nobody else, and those that the node was told to allow. Pure.
+//! The sysctls that pods may set: namespaced ones that are safe, and those that the node's configuration allows.
+//! Pure.
 
 use crate::pod::{HostNamespace, Pod};
 
-/// What concerns only the pod itself.
+/// Sysctls that concern only the pod itself.
 const SAFE: [&str; 14] = [
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
@@ -20,7 +21,7 @@ const SAFE: [&str; 14] = [
     "net.ipv4.tcp_notsent_lowat",
 ];
 
-/// Parameters that exist once per namespace of a kind; the last ones stand for all that begin like them.
+/// Sysctls that are namespaced. The last ones are prefixes.
 const IPC: [&str; 10] = [
     "kernel.sem",
     "kernel.shmall",
@@ -35,7 +36,7 @@ const IPC: [&str; 10] = [
 ];
 const UTS: &str = "kernel.domainname";
 
-/// What a parameter belongs to.
+/// The namespace of a sysctl.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Namespace {
     Ipc,
@@ -64,23 +65,23 @@ impl Namespace {
         }
     }
 
-    /// Whether a pod has the node's.
+    /// Returns true if a pod shares the namespace with the node.
     fn is_shared(self, pod: &Pod) -> bool {
         match self {
             Namespace::Ipc => pod.uses_host(HostNamespace::Ipc),
             Namespace::Net => pod.uses_host(HostNamespace::Network),
             Namespace::Uts => false,
-            // No pod has one of its own (`config::check_pod`).
+            // No pod has a user namespace of its own (`runtime_config::check_pod`).
             Namespace::User => true,
         }
     }
 }
 
-/// What is allowed.
+/// The allowed sysctls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Allowed(Vec<Pattern>);
 
-/// One parameter, or all that begin with something.
+/// One sysctl, or all with a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Pattern {
     text: String,
@@ -88,24 +89,38 @@ struct Pattern {
     namespace: Namespace,
 }
 
+/// A sysctl that a pod may not set; messages are upstream's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ForbiddenSysctl {
+    #[error("{0:?} not allowlisted")]
+    NotAllowed(String),
+    #[error("{name:?} not allowed with host {namespace} enabled")]
+    HostNamespace { name: String, namespace: &'static str },
+}
+
+/// A sysctl of `allowedUnsafeSysctls` that is not namespaced; messages are upstream's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the sysctls {0:?} are not known to be namespaced")]
+pub(crate) struct UnknownSysctl(String);
+
 impl Allowed {
-    /// What is safe, and what somebody allowed beyond it: `net.core.somaxconn`, `kernel.msg*`.
-    pub(super) fn with<'a>(unsafe_ones: impl Iterator<Item = &'a str>) -> Result<Allowed, String> {
+    /// The safe sysctls and those of `allowedUnsafeSysctls`, such as `net.core.somaxconn` and `kernel.msg*`.
+    pub(super) fn with<'a>(unsafe_ones: impl Iterator<Item = &'a str>) -> Result<Allowed, UnknownSysctl> {
         SAFE.into_iter().chain(unsafe_ones).map(Pattern::read).collect::<Result<_, _>>().map(Allowed)
     }
 
-    /// What a pod sets without being allowed to, in upstream's words.
-    pub(super) fn check(&self, pod: &Pod) -> Result<(), String> {
+    /// Checks that a pod may set its sysctls.
+    pub(super) fn check(&self, pod: &Pod) -> Result<(), ForbiddenSysctl> {
         let asked = pod.tree().items_at(&["spec", "securityContext", "sysctls"]).iter();
         for name in asked.filter_map(|sysctl| sysctl.str_at(&["name"])) {
             let name = dotted(name);
             let exact = self.0.iter().find(|pattern| !pattern.is_prefix && pattern.text == name);
             let prefixed =
                 || self.0.iter().find(|pattern| pattern.is_prefix && name.starts_with(&pattern.text));
-            let pattern = exact.or_else(prefixed).ok_or_else(|| format!("{name:?} not allowlisted"))?;
+            let pattern = exact.or_else(prefixed).ok_or_else(|| ForbiddenSysctl::NotAllowed(name.clone()))?;
             if pattern.namespace.is_shared(pod) {
                 let namespace = pattern.namespace.name();
-                return Err(format!("{name:?} not allowed with host {namespace} enabled"));
+                return Err(ForbiddenSysctl::HostNamespace { name, namespace });
             }
         }
         Ok(())
@@ -113,7 +128,7 @@ impl Allowed {
 }
 
 impl Pattern {
-    fn read(text: &str) -> Result<Pattern, String> {
+    fn read(text: &str) -> Result<Pattern, UnknownSysctl> {
         let name = dotted(text);
         let (text, is_prefix) = match name.split_once('*') {
             Some((prefix, _)) => (prefix.to_owned(), true),
@@ -121,12 +136,13 @@ impl Pattern {
         };
         match Namespace::of(&text) {
             Some(namespace) => Ok(Pattern { text, is_prefix, namespace }),
-            None => Err(format!("the sysctls {text:?} are not known to be namespaced")),
+            None => Err(UnknownSysctl(text)),
         }
     }
 }
 
-/// A parameter's name with dots, however it was written: with a slash first, slashes separate and dots are part of names.
+/// A sysctl's name with dots. A name whose first separator is a slash is separated by slashes, and its dots are part
+/// of names.
 pub(crate) fn dotted(name: &str) -> String {
     let swap = |c: char| match c {
         '/' => '.',
@@ -155,11 +171,11 @@ mod tests {
         let allowed =
             Allowed::with(["kernel.msg*", "net.core.somaxconn", "user.max_user_namespaces"].into_iter());
         let found = allowed.unwrap().check(&Pod::new(tree, Source::Api));
-        assert_eq!(found, expected.map_err(str::to_owned));
+        assert_eq!(found.map_err(|err| err.to_string()), expected.map_err(str::to_owned));
     }
 
     #[test]
-    fn what_pods_may_set() {
+    fn allowed_sysctls_may_be_set() {
         let none = value!({});
         check("kernel.shm_rmid_forced", &none, Ok(()));
         check("kernel/shm_rmid_forced", &none, Ok(()));
@@ -180,8 +196,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_pods_own_cannot_be_allowed() {
+    fn sysctls_without_a_namespace_cannot_be_allowed() {
         let wrong = Allowed::with(["vm.swappiness"].into_iter());
-        assert_eq!(wrong, Err("the sysctls \"vm.swappiness\" are not known to be namespaced".into()));
+        assert_eq!(wrong, Err(UnknownSysctl("vm.swappiness".into())));
     }
 }

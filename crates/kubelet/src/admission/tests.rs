@@ -1,4 +1,4 @@
-//! What is told of pods that do not fit, and who goes for those that must.
+//! Tables of rejections and preemptions.
 
 use corten_api::{Value, value};
 
@@ -46,13 +46,14 @@ fn check(spec: Value, expected: Option<(&str, &str)>) {
         {"containerPort": 80, "hostPort": 80, "protocol": "TCP"},
         {"containerPort": 81, "hostPort": 81, "hostIP": "10.0.0.1"},
     ]}]});
-    let found = judge(&pod("new", "BestEffort", spec), &[pod("other", "BestEffort", taken)], &node());
+    let found =
+        select_victims(&pod("new", "BestEffort", spec), &[pod("other", "BestEffort", taken)], &node());
     let found = found.err().map(|refusal| (refusal.reason, refusal.message));
     assert_eq!(found.as_ref().map(|(reason, message)| (reason.as_str(), message.as_str())), expected);
 }
 
 #[test]
-fn a_pod_and_its_node_go_together() {
+fn a_pod_has_to_match_its_node() {
     check(tolerant(value!({"nodeSelector": {"disk": "ssd"}, "nodeName": "n1"})), None);
     let affinity = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
     check(tolerant(value!({"nodeSelector": {"disk": "hdd"}})), Some(("NodeAffinity", affinity)));
@@ -63,7 +64,7 @@ fn a_pod_and_its_node_go_together() {
 }
 
 #[test]
-fn a_port_of_the_node_is_one_pods() {
+fn a_host_port_is_used_once() {
     let with = |port: Value| tolerant(value!({"containers": [{"name": "a", "ports": [(port)]}]}));
     let taken = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
     let taken = Some(("NodePorts", taken));
@@ -76,13 +77,15 @@ fn a_port_of_the_node_is_one_pods() {
 }
 
 #[test]
-fn static_pods_put_up_with_taints() {
+fn static_pods_tolerate_all_taints() {
     let tree = value!({"metadata": {"name": "s", "uid": "s"}, "spec": {"containers": []}});
-    assert!(judge(&Pod::new(tree, Source::File), &[], &node()).is_ok_and(|room| room.victims.is_empty()));
+    assert!(
+        select_victims(&Pod::new(tree, Source::File), &[], &node()).is_ok_and(|room| room.victims.is_empty())
+    );
 }
 
 #[test]
-fn some_things_are_impossible() {
+fn pods_that_can_never_run_are_rejected() {
     let reason = |pod: Value| {
         predicates::impossible(&Pod::new(pod, Source::Api), &node()).map(|refusal| refusal.reason)
     };
@@ -98,7 +101,7 @@ fn some_things_are_impossible() {
 fn check_victims(asked: (&str, &str), others: &[Pod], expected: Result<&[&str], &str>) {
     let mut node = node();
     node.remove(&["spec", "taints"]);
-    let found = judge(&critical(asked.0, asked.1), others, &node);
+    let found = select_victims(&critical(asked.0, asked.1), others, &node);
     let found = found.map(|room| room.victims.iter().map(|pod| pod.uid().to_owned()).collect::<Vec<_>>());
     match (found, expected) {
         (Ok(found), Ok(expected)) => assert_eq!(found, expected),
@@ -111,7 +114,7 @@ fn check_victims(asked: (&str, &str), others: &[Pod], expected: Result<&[&str], 
 }
 
 #[test]
-fn who_is_served_worst_goes_first() {
+fn the_lowest_qos_class_is_preempted_first() {
     let others = || {
         vec![
             asking("guaranteed", "Guaranteed", "400m", "400Mi"),
@@ -127,7 +130,7 @@ fn who_is_served_worst_goes_first() {
 }
 
 #[test]
-fn whoever_takes_a_place_can_give_it() {
+fn a_pod_count_can_be_freed() {
     let none = |uid: &str| pod(uid, "BestEffort", value!({"containers": [{"name": "a"}]}));
     let mut others =
         vec![none("a"), asking("b", "Burstable", "100m", "1Mi"), critical("1m", "1Mi"), none("c")];
@@ -137,18 +140,18 @@ fn whoever_takes_a_place_can_give_it() {
 }
 
 #[test]
-fn nobody_goes_for_who_cannot_stay() {
+fn no_pod_is_preempted_for_a_mismatch() {
     let requests = value!({"requests": {"cpu": "2"}});
     let spec = value!({
         "priority": (CRITICAL), "nodeSelector": {"disk": "hdd"}, "containers": [{"name": "a", "resources": (requests)}],
     });
-    let refusal = judge(&pod("new", "Burstable", tolerant(spec)), &[], &node()).unwrap_err();
+    let refusal = select_victims(&pod("new", "Burstable", tolerant(spec)), &[], &node()).unwrap_err();
     assert_eq!(refusal.reason, "NodeAffinity");
 }
 
 #[test]
-fn profiles_have_to_be_enforced() {
-    let asks = |pod: Value| asks_for_app_armor(&pod);
+fn app_armor_profiles_are_detected() {
+    let asks = |pod: Value| has_app_armor_profile(&pod);
     assert!(!asks(value!({"spec": {"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}})));
     assert!(asks(value!({"spec": {"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}}})));
     let container = value!({"securityContext": {"appArmorProfile": {"type": "Localhost"}}});

@@ -1,19 +1,19 @@
-//! Every field of a `KubeletConfiguration`, with the flag that sets it and what holds if nobody does. One line each.
+//! Every field of a `KubeletConfiguration`, with its flag, type and default. One line each.
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     Bool,
     Int,
     Float,
     Text,
-    /// As Go writes them, such as `1m30s`.
+    /// A duration in Go's notation, such as `1m30s`.
     Duration,
     Texts,
-    /// Texts by name; a flag separates the two by this.
+    /// Texts by name, separated by this character in a flag.
     Map(char),
     Bools,
-    /// Anything else, which only a file can say.
+    /// Any other type, which only a file can set.
     Other,
 }
 
@@ -24,10 +24,11 @@ pub struct Field {
     pub path: &'static str,
     /// The flag that sets it; empty if none does.
     pub flag: &'static str,
+    /// The type of its value.
     pub shape: Shape,
-    /// What holds if it is not there, in JSON; empty for nothing.
+    /// The default in JSON; empty for none.
     pub default: &'static str,
-    /// Whether what is zero or empty counts as not there.
+    /// True if zero and empty values count as unset.
     pub zero_is_absent: bool,
 }
 
@@ -42,6 +43,7 @@ const fn exact(path: &'static str, flag: &'static str, shape: Shape, default: &'
 
 use Shape::{Bool, Bools, Duration, Float, Int, Map, Other, Text, Texts};
 
+/// The table of all fields.
 pub static FIELDS: &[Field] = &[
     exact("enableServer", "enable-server", Bool, "true"),
     plain("staticPodPath", "pod-manifest-path", Text, ""),
@@ -191,7 +193,7 @@ pub static FIELDS: &[Field] = &[
     exact("localStorageCapacityIsolation", "local-storage-capacity-isolation", Bool, "true"),
     plain("containerRuntimeEndpoint", "container-runtime-endpoint", Text, ""),
     plain("imageServiceEndpoint", "image-service-endpoint", Text, ""),
-    // Hosts with the first version of cgroups are welcome unless somebody says otherwise.
+    // Nodes with cgroup v1 are accepted by default.
     exact("failCgroupV1", "fail-cgroupv1", Bool, "false"),
     plain("userNamespaces", "", Other, ""),
 ];

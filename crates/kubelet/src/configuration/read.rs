@@ -1,12 +1,12 @@
-//! Files and flags into fields: what is known is kept, what has another shape than its field is refused.
+//! Parses files and flags into fields. A value of another type than its field's is an error.
 
 use corten_api::{Value, json, value};
 
 use super::fields::{FIELDS, Shape};
 use super::{ConfigurationError, fits};
 
-/// What is known of a tree, and the paths of what is not.
-pub(super) fn known(tree: &Value) -> Result<(Value, Vec<String>), ConfigurationError> {
+/// The known fields of a tree, and the paths of unknown ones.
+pub(super) fn known_fields(tree: &Value) -> Result<(Value, Vec<String>), ConfigurationError> {
     let mut known = value!({});
     let mut unknown = Vec::new();
     let mut found = Found { known: &mut known, unknown: &mut unknown };
@@ -74,10 +74,15 @@ fn complaint(shape: Shape, value: &Value) -> String {
     format!("{} is {what}", json::write_to_string(value))
 }
 
-/// What a flag's text says.
-pub(super) fn flag(shape: Shape, text: &str) -> Result<Value, String> {
+/// A text that is not a value of its field.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct InvalidValue(String);
+
+/// Parses the value of a flag.
+pub(super) fn flag(shape: Shape, text: &str) -> Result<Value, InvalidValue> {
     let given = || Value::from(text);
-    let refused = || complaint(shape, &given());
+    let refused = || InvalidValue(complaint(shape, &given()));
     let parts = || text.split(',').map(str::trim).filter(|part| !part.is_empty());
     Ok(match shape {
         Shape::Bool => Value::Bool(text.parse().map_err(|_| refused())?),
@@ -108,9 +113,9 @@ pub(super) fn flag(shape: Shape, text: &str) -> Result<Value, String> {
     })
 }
 
-/// A time in Go's notation, in seconds: `30s`, `1m30s`, `1.5h`; `0` needs no unit.
-pub(super) fn go_seconds(text: &str) -> Result<f64, String> {
-    let refused = || format!("{text:?} is no time");
+/// Parses a duration in Go's notation into seconds: `30s`, `1m30s`, `1.5h`; `0` needs no unit.
+pub(super) fn go_seconds(text: &str) -> Result<f64, InvalidValue> {
+    let refused = || InvalidValue(format!("{text:?} is not a duration"));
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),
         None => (1.0, text.strip_prefix('+').unwrap_or(text)),
@@ -147,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_as_go_writes_them() {
+    fn durations_are_parsed_as_in_go() {
         for (text, seconds) in
             [("0", 0.0), ("0s", 0.0), ("1m30s", 90.0), ("100ms", 0.1), ("4h0m0s", 14400.0), ("-1s", -1.0)]
         {

@@ -1,14 +1,15 @@
-//! Fields that this kubelet takes and does not carry out. Pure.
+//! Fields that this kubelet accepts but does not carry out. Pure.
 //!
-//! One that promises isolation, protection or an order is refused unless it says what happens anyway: a kubelet that starts
-//! must not look stricter than it is. One that only tunes upstream's inner workings is taken, and named in a warning.
+//! A field that promises isolation, protection or an order is refused unless its value is what happens anyway: a
+//! kubelet must not look stricter than it is. A field that only tunes upstream's internals is accepted and named in a
+//! warning.
 
 use corten_api::{Value, json};
 
 use super::fields::FIELDS;
 use super::{Configuration, is_zero};
 
-/// What is refused, and why. What a field holds by default is always taken, and so is what is listed with it.
+/// Fields that are refused, and the reason. The default and the values listed with a field are accepted.
 static REFUSED: &[(&str, &[&str], &str)] = &[
     ("userNamespaces", &[], "pods have no user namespaces of their own"),
     ("cgroupRoot", &["/"], "pods are below /kubepods"),
@@ -55,7 +56,7 @@ static REFUSED: &[(&str, &[&str], &str)] = &[
     ("streamingConnectionIdleTimeout", &[], "sessions last until one side ends them"),
 ];
 
-/// What only tunes upstream's inner workings, or has been left behind by upstream itself.
+/// Fields that only tune upstream's internals, or that upstream has abandoned.
 static WITHOUT_EFFECT: &[&str] = &[
     "syncFrequency",
     "registryPullQPS",
@@ -96,7 +97,7 @@ static WITHOUT_EFFECT: &[&str] = &[
     "failSwapOn",
 ];
 
-/// The suites of TLS 1.2 that the kubelet's API offers; those of 1.3 cannot be chosen, as upstream.
+/// The TLS 1.2 cipher suites of the kubelet's API. Those of TLS 1.3 cannot be chosen, as upstream.
 const SUITES: [&str; 6] = [
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
     "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
@@ -106,11 +107,11 @@ const SUITES: [&str; 6] = [
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
 ];
 
-/// What a complete configuration says and cannot have.
+/// The fields of a complete configuration that cannot be carried out.
 pub(super) fn refusals(configuration: &Configuration) -> Vec<String> {
     let mut refused = Vec::new();
     for (path, taken, why) in REFUSED {
-        if let Some(value) = said(configuration, path)
+        if let Some(value) = set_value(configuration, path)
             && !taken.contains(&shown(value).as_str())
         {
             refused.push(format!("{path} {} is not supported: {why}", shown(value)));
@@ -135,13 +136,13 @@ pub(super) fn refusals(configuration: &Configuration) -> Vec<String> {
     refused
 }
 
-/// What a complete configuration says without any effect.
+/// The fields of a complete configuration that have no effect.
 pub(super) fn without_effect(configuration: &Configuration) -> Vec<&'static str> {
-    WITHOUT_EFFECT.iter().copied().filter(|path| said(configuration, path).is_some()).collect()
+    WITHOUT_EFFECT.iter().copied().filter(|path| set_value(configuration, path).is_some()).collect()
 }
 
-/// What a field holds, if that is neither nothing nor its default.
-fn said<'a>(configuration: &'a Configuration, path: &str) -> Option<&'a Value> {
+/// The value of a field if it is neither empty nor the default.
+fn set_value<'a>(configuration: &'a Configuration, path: &str) -> Option<&'a Value> {
     let value = configuration.at(path).filter(|value| !value.is_null())?;
     let default = FIELDS.iter().find(|field| field.path == path).map_or("", |field| field.default);
     match default {
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_carried_out_is_refused_or_told() {
+    fn unsupported_fields_are_refused_or_warned_about() {
         let table = [
             ("", None),
             ("cpuManagerPolicy: none", None),
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_them_are_fields() {
+    fn all_listed_paths_are_fields() {
         let refused = REFUSED.iter().map(|(path, ..)| *path);
         for path in refused.chain(WITHOUT_EFFECT.iter().copied()) {
             assert!(FIELDS.iter().any(|field| field.path == path), "{path}");

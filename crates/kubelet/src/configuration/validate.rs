@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, in upstream's words and order. Pure.
+//! Validation of a configuration, in upstream's words and order. Pure.
 
 use corten_api::Value;
 
@@ -14,7 +14,7 @@ const ENFORCEMENTS: [&str; 6] = [
     "none",
 ];
 
-/// Everything that is wrong with a complete configuration.
+/// All errors of a complete configuration.
 pub(super) fn complaints(configuration: &Configuration) -> Vec<String> {
     let mut checks = Checks { configuration, complaints: Vec::new() };
     checks.numbers();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_in_upstreams_words() {
+    fn errors_have_upstreams_words() {
         check("", &[]);
         check(
             "healthzPort: 65536",

@@ -1,4 +1,4 @@
-//! Who has more on disk than they said they would. Pure.
+//! Pods that exceed their own limits on disk usage. Pure.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::stats::{FsStats, PodStats};
 
 const STORAGE: &str = "ephemeral-storage";
 
-/// Whether a pod says anything of the kind.
+/// Returns true if a pod has a limit on disk usage.
 pub(super) fn has_any(pod: &Pod) -> bool {
     let volumes = pod.tree().items_at(&["spec", "volumes"]).iter();
     let sized = volumes.filter(|volume| volume.at(&["emptyDir", "sizeLimit"]).is_some()).count() > 0;
@@ -22,9 +22,9 @@ fn limit(container: &Container) -> Option<Quantity> {
     resources::listed(resources, "limits", STORAGE).filter(|limit| !limit.is_zero())
 }
 
-/// What a pod exceeds, and how that is said.
-pub(super) fn exceeded(stats: &PodStats, images_apart: bool) -> Option<(&'static str, String)> {
-    volume(stats).or_else(|| pod(stats)).or_else(|| container(stats, images_apart))
+/// The limit that a pod exceeds: its signal and the message of the eviction.
+pub(super) fn exceeded(stats: &PodStats, has_dedicated_image_fs: bool) -> Option<(&'static str, String)> {
+    volume(stats).or_else(|| pod(stats)).or_else(|| container(stats, has_dedicated_image_fs))
 }
 
 fn bytes(used: u64) -> Quantity {
@@ -35,7 +35,7 @@ fn volume(stats: &PodStats) -> Option<(&'static str, String)> {
     let used: HashMap<&str, u64> =
         stats.volumes.iter().map(|volume| (volume.name.as_str(), volume.fs.used)).collect();
     for volume in stats.pod.tree().items_at(&["spec", "volumes"]) {
-        // The kernel keeps what is in memory within its limits.
+        // The kernel enforces the limits of volumes in memory.
         let Some(source) = volume.get("emptyDir").filter(|s| s.str_at(&["medium"]) != Some("Memory")) else {
             continue;
         };
@@ -51,7 +51,7 @@ fn volume(stats: &PodStats) -> Option<(&'static str, String)> {
 }
 
 fn pod(stats: &PodStats) -> Option<(&'static str, String)> {
-    let limit = resources::limit_together(&stats.pod, STORAGE)?;
+    let limit = resources::total_limit(&stats.pod, STORAGE)?;
     let used = stats.ephemeral.as_ref().map_or(0, |fs| fs.used);
     if bytes(used) <= limit {
         return None;
@@ -60,13 +60,13 @@ fn pod(stats: &PodStats) -> Option<(&'static str, String)> {
     Some(("ephemeralpodfs.limit", text))
 }
 
-fn container(stats: &PodStats, images_apart: bool) -> Option<(&'static str, String)> {
+fn container(stats: &PodStats, has_dedicated_image_fs: bool) -> Option<(&'static str, String)> {
     let running = |role: Role| matches!(role, Role::Main | Role::Sidecar);
     stats.containers.iter().find_map(|container| {
         let spec = stats.pod.container(&container.name).filter(|spec| running(spec.role))?;
         let limit = limit(spec)?;
         let part = |fs: Option<&FsStats>| fs.map_or(0, |fs| fs.used);
-        let layer = if images_apart { 0 } else { part(container.rootfs.as_ref()) };
+        let layer = if has_dedicated_image_fs { 0 } else { part(container.rootfs.as_ref()) };
         if bytes(part(container.logs.as_ref()) + layer) <= limit {
             return None;
         }

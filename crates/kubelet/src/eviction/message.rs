@@ -1,4 +1,4 @@
-//! What is said of an eviction, in upstream's words. Pure.
+//! The messages of evictions, in upstream's words. Pure.
 
 use std::fmt::Write;
 
@@ -15,8 +15,9 @@ pub(super) fn of_conditions(conditions: &[Condition]) -> String {
     format!("The node had condition: [{}]. ", names.join(" "))
 }
 
-/// Why a pod had to go: what was short, how short it was, and which containers use more than they asked for.
-pub(super) fn of_shortage(
+/// The message of an eviction under pressure: the resource, the threshold, and the containers that use more than they
+/// requested.
+pub(super) fn of_pressure(
     resource: &str,
     pod: &Pod,
     stats: Option<&PodStats>,

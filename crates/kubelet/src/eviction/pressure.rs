@@ -1,4 +1,4 @@
-//! What the node is short of, from what is seen now and what was seen before. Pure.
+//! The pressure conditions of the node, from the present and earlier observations. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::thresholds::{Signal, Threshold};
 
-/// What the node says of itself when it is short of something.
+/// A pressure condition of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Condition {
     Memory,
@@ -28,7 +28,7 @@ impl Condition {
     }
 
     /// The reason and the message of the node's condition.
-    pub(crate) fn said(self, holds: bool) -> (&'static str, &'static str) {
+    pub(crate) fn reason_and_message(self, holds: bool) -> (&'static str, &'static str) {
         match (self, holds) {
             (Condition::Memory, true) => {
                 ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available")
@@ -63,7 +63,7 @@ impl Condition {
     }
 }
 
-/// How much there is of something, and how much of it is left.
+/// The capacity of a resource, and what of it is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Observation {
     pub(super) available: i64,
@@ -73,7 +73,7 @@ pub(super) struct Observation {
 
 pub(super) type Observations = BTreeMap<Signal, Observation>;
 
-/// How a signal's numbers are written.
+/// The quantity format of a signal.
 pub(super) fn format(signal: Signal) -> Format {
     match signal.resource() {
         "memory" | "ephemeral-storage" => Format::BinarySi,
@@ -81,21 +81,21 @@ pub(super) fn format(signal: Signal) -> Format {
     }
 }
 
-/// What is remembered of earlier looks.
+/// The state of the thresholds between observations.
 #[derive(Debug, Default)]
 pub(super) struct Pressure {
-    /// Said of the node now.
+    /// The conditions that are reported now.
     pub(super) conditions: Vec<Condition>,
     conditions_seen: BTreeMap<Condition, Timestamp>,
-    /// Since when each threshold is met.
+    /// The time since which each threshold is met.
     first_met: Vec<(Threshold, Timestamp)>,
-    /// Met for long enough, and not resolved yet.
+    /// The thresholds that have been met for their grace period and are not resolved.
     acute: Vec<Threshold>,
     seen: BTreeMap<Signal, Timestamp>,
 }
 
 impl Pressure {
-    /// Takes in what is seen now and says what has to be done something about.
+    /// Takes over new observations. Returns the thresholds for which pods have to be evicted.
     pub(super) fn take(
         &mut self,
         thresholds: &[Threshold],
@@ -104,7 +104,7 @@ impl Pressure {
         now: Timestamp,
     ) -> Vec<Threshold> {
         let mut met = met(thresholds, observations, false);
-        // What was met stays so until there is as much as it takes to rest.
+        // A threshold that was met stays met until its minimum reclaim is available again.
         for threshold in self::met(&self.acute, observations, true) {
             if !met.contains(&threshold) {
                 met.push(threshold);
@@ -137,7 +137,7 @@ fn passed(since: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(since)).unwrap_or_default()
 }
 
-/// The thresholds of which too little is left; with `rest`, too little to rest.
+/// The thresholds that are met; with `rest`, those whose minimum reclaim is not available either.
 pub(super) fn met(thresholds: &[Threshold], observations: &Observations, rest: bool) -> Vec<Threshold> {
     let is_met = |threshold: &&Threshold| {
         let Some(seen) = observations.get(&threshold.signal) else { return false };
@@ -151,7 +151,7 @@ pub(super) fn met(thresholds: &[Threshold], observations: &Observations, rest: b
     thresholds.iter().filter(is_met).copied().collect()
 }
 
-/// Memory comes before everything else.
+/// The threshold to act on first: memory before everything else.
 pub(super) fn most_urgent(thresholds: &[Threshold]) -> Option<&Threshold> {
     thresholds.iter().min_by_key(|threshold| Condition::of(threshold.signal) != Condition::Memory)
 }

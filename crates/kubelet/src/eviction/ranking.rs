@@ -1,4 +1,4 @@
-//! Who goes first when the node is short of something. Pure.
+//! The order in which pods are evicted. Pure.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use crate::stats::{FsStats, PodStats};
 
 use super::thresholds::Signal;
 
-/// What of a pod counts when a disk is short.
+/// The disk usage of a pod that counts for a signal.
 #[derive(Debug, Clone, Copy)]
 struct Counted {
     layers: bool,
@@ -17,9 +17,9 @@ struct Counted {
     volumes: bool,
 }
 
-/// Puts those first that should go first: who uses more than was asked for, then who matters less, then who uses
-/// most beyond what was asked for. One of whom nothing is known goes before all others.
-pub(super) fn rank(pods: &mut [Pod], signal: Signal, images_apart: bool, stats: &[PodStats]) {
+/// Sorts pods in order of eviction: those whose usage exceeds their requests first, then by priority, then by how
+/// much they exceed their requests. A pod without statistics comes first.
+pub(super) fn rank(pods: &mut [Pod], signal: Signal, has_dedicated_image_fs: bool, stats: &[PodStats]) {
     let known: HashMap<&str, &PodStats> = stats.iter().map(|stats| (stats.pod.uid(), stats)).collect();
     let of = |pod: &Pod| known.get(pod.uid()).copied();
     match signal {
@@ -32,7 +32,7 @@ pub(super) fn rank(pods: &mut [Pod], signal: Signal, images_apart: bool, stats: 
             priority(a).cmp(&priority(b)).then(by_use)
         }),
         _ => {
-            let counted = counted(signal, images_apart);
+            let counted = counted(signal, has_dedicated_image_fs);
             let inodes = signal.resource() == "inodes";
             pods.sort_by(|a, b| {
                 by_excess(a, b, &|pod| {
@@ -44,7 +44,7 @@ pub(super) fn rank(pods: &mut [Pod], signal: Signal, images_apart: bool, stats: 
     }
 }
 
-/// Compares by what is used and what was asked for.
+/// Compares two pods by usage and requests.
 fn by_excess(a: &Pod, b: &Pod, of: &dyn Fn(&Pod) -> Option<(i64, i64)>) -> Ordering {
     let exceeds = |(used, asked): (i64, i64)| used > asked;
     let beyond = |(used, asked): (i64, i64)| used.saturating_sub(asked);
@@ -71,12 +71,13 @@ fn memory(stats: &PodStats) -> i64 {
 }
 
 fn asked(pod: &Pod, resource: &str) -> i64 {
-    resources::asked_together(pod, resource)
+    resources::total_requests(pod, resource)
 }
 
-/// With a disk of their own for images, layers are on that and everything else is on the node's.
-fn counted(signal: Signal, images_apart: bool) -> Counted {
-    if !images_apart {
+/// The usage that counts: with a file system of their own for images, layers are on that and everything else is on
+/// the node's.
+fn counted(signal: Signal, has_dedicated_image_fs: bool) -> Counted {
+    if !has_dedicated_image_fs {
         return Counted { layers: true, logs: true, volumes: true };
     }
     match signal.is_of_node_fs() {

@@ -1,4 +1,4 @@
-//! What is short, who goes first, and what is said of it.
+//! Tables of thresholds, rankings and messages.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use corten_container::MemoryUsage;
 use jiff::Timestamp;
 
 use super::pressure::{self, Condition, Observation, Observations, Pressure};
-use super::thresholds::{Amount, Options, Signal, Threshold};
+use super::thresholds::{Amount, Options, Signal, Threshold, ThresholdError};
 use super::{limits, message, ranking};
 use crate::pod::{Pod, Source};
 use crate::stats::{ContainerStats, FsStats, PodStats, VolumeStats};
@@ -19,7 +19,7 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).unwrap()
 }
 
-fn options(configuration: &Value) -> Result<Options, String> {
+fn options(configuration: &Value) -> Result<Options, ThresholdError> {
     Options::read(configuration, |_, default| default)
 }
 
@@ -28,7 +28,7 @@ fn seen(signal: Signal, available: i64, capacity: i64, seconds: i64) -> Observat
 }
 
 #[test]
-fn thresholds_are_read() {
+fn thresholds_are_parsed() {
     let read = options(&value!({
         "evictionHard": {"memory.available": "150Mi", "nodefs.available": "10%", "imagefs.available": "0%"},
         "evictionSoft": {"memory.available": "300Mi"},
@@ -51,7 +51,7 @@ fn thresholds_are_read() {
 }
 
 #[test]
-fn thresholds_that_make_no_sense_are_refused() {
+fn invalid_thresholds_are_refused() {
     let cases = [
         (value!({"evictionHard": {"mem.available": "1"}}), "unsupported eviction signal mem.available"),
         (value!({"evictionHard": {"memory.available": "-1"}}), "must be positive"),
@@ -62,8 +62,8 @@ fn thresholds_that_make_no_sense_are_refused() {
         (value!({"evictionMinimumReclaim": {"memory.available": "-1"}}), "negative eviction minimum reclaim"),
     ];
     for (configuration, expected) in cases {
-        let error = options(&configuration).unwrap_err();
-        assert!(error.contains(expected), "{error}");
+        let err = options(&configuration).unwrap_err();
+        assert!(err.to_string().contains(expected), "{err}");
     }
 }
 
@@ -78,7 +78,7 @@ fn threshold(signal: Signal, least: &str, grace: u64, reclaim: Option<&str>) -> 
 }
 
 #[test]
-fn a_hard_threshold_is_acute_at_once_and_the_condition_stays_a_while() {
+fn a_hard_threshold_is_met_at_once_and_its_condition_outlasts_it() {
     let thresholds = [threshold(Signal::MemoryAvailable, "1Gi", 0, None)];
     let mut state = Pressure::default();
     let mut look = |available, seconds| {
@@ -96,7 +96,7 @@ fn a_hard_threshold_is_acute_at_once_and_the_condition_stays_a_while() {
 }
 
 #[test]
-fn a_soft_threshold_has_to_be_met_for_a_while() {
+fn a_soft_threshold_has_a_grace_period() {
     let thresholds = [threshold(Signal::MemoryAvailable, "2Gi", 120, None)];
     let mut state = Pressure::default();
     let mut look = |available, seconds| {
@@ -112,7 +112,7 @@ fn a_soft_threshold_has_to_be_met_for_a_while() {
 }
 
 #[test]
-fn what_was_short_stays_so_until_enough_is_reclaimed() {
+fn a_threshold_is_resolved_after_its_minimum_reclaim() {
     let thresholds = [threshold(Signal::NodeFsAvailable, "1Gi", 0, Some("500Mi"))];
     let mut state = Pressure::default();
     let mut look = |available, seconds| {
@@ -126,7 +126,7 @@ fn what_was_short_stays_so_until_enough_is_reclaimed() {
 }
 
 #[test]
-fn memory_is_the_most_urgent() {
+fn memory_comes_first() {
     let disk = threshold(Signal::NodeFsAvailable, "1", 0, None);
     let memory = threshold(Signal::AllocatableMemoryAvailable, "1", 0, None);
     assert_eq!(pressure::most_urgent(&[disk, memory]), Some(&memory));
@@ -172,16 +172,22 @@ fn used(pod: &Pod, memory: u64, rootfs: u64, logs: u64) -> PodStats {
 }
 
 #[track_caller]
-fn check(signal: Signal, images_apart: bool, stats: &[PodStats], unknown: &[Pod], expected: &[&str]) {
+fn check(
+    signal: Signal,
+    has_dedicated_image_fs: bool,
+    stats: &[PodStats],
+    unknown: &[Pod],
+    expected: &[&str],
+) {
     let mut pods: Vec<Pod> =
         stats.iter().map(|stats| stats.pod.clone()).chain(unknown.iter().cloned()).collect();
-    ranking::rank(&mut pods, signal, images_apart, stats);
+    ranking::rank(&mut pods, signal, has_dedicated_image_fs, stats);
     let found: Vec<&str> = pods.iter().map(Pod::name).collect();
     assert_eq!(found, expected);
 }
 
 #[test]
-fn who_goes_first_for_memory() {
+fn pods_are_ranked_for_memory() {
     let stats = [
         used(&pod("below-low", 0, value!({"memory": "1Gi"})), 900 << 20, 0, 0),
         used(&pod("below-high", 100, value!({"memory": "1Gi"})), 100 << 20, 0, 0),
@@ -198,7 +204,7 @@ fn who_goes_first_for_memory() {
 }
 
 #[test]
-fn who_goes_first_for_disks_depends_on_what_is_on_them() {
+fn pods_are_ranked_for_disks_by_what_is_on_them() {
     let stats = [
         used(&pod("logs", 0, value!({})), 0, 1, 100),
         used(&pod("layers", 0, value!({})), 0, 50, 1),
@@ -211,7 +217,7 @@ fn who_goes_first_for_disks_depends_on_what_is_on_them() {
 }
 
 #[test]
-fn who_goes_first_for_processes() {
+fn pods_are_ranked_for_processes() {
     let stats = [
         used(&pod("few", 0, value!({})), 0, 1, 0),
         used(&pod("many", 0, value!({})), 0, 9, 0),
@@ -221,12 +227,12 @@ fn who_goes_first_for_processes() {
 }
 
 #[test]
-fn what_is_said_of_a_shortage() {
+fn messages_name_resource_and_containers() {
     let pod = pod("p", 0, value!({"memory": "100Mi"}));
     let stats = used(&pod, 150 << 20, 0, 0);
     let thresholds = [threshold(Signal::MemoryAvailable, "1Gi", 0, None)];
     let seen = seen(Signal::MemoryAvailable, 512 << 20, 4 * GIB, 0);
-    let found = message::of_shortage("memory", &pod, Some(&stats), &thresholds, &seen);
+    let found = message::of_pressure("memory", &pod, Some(&stats), &thresholds, &seen);
     let expected = "The node was low on resource: memory. Threshold quantity: 1Gi, available: 512Mi. Container c was using \
                     150Mi, request is 100Mi, has larger consumption of memory. ";
     assert_eq!(found, expected);
@@ -246,7 +252,7 @@ fn limited(volumes: Value, limits: Value) -> Pod {
 }
 
 #[test]
-fn who_exceeds_their_own_limits() {
+fn exceeded_limits_are_found() {
     let volume = |medium: &str| value!([{"name": "v", "emptyDir": {"sizeLimit": "1Mi", "medium": (medium)}}]);
     let holds = |pod: &Pod, used_bytes: u64, rootfs, logs| {
         let mut stats = used(pod, 0, rootfs, logs);
@@ -272,15 +278,15 @@ fn who_exceeds_their_own_limits() {
 }
 
 #[test]
-fn who_is_taken_on_under_pressure() {
-    let evictions = super::Evictions::default();
+fn admission_under_pressure_depends_on_qos_and_tolerations() {
+    let evictions = super::EvictionManager::new(options(&value!({})).unwrap());
     let best_effort = |spec: Value| {
         let tree = value!({"metadata": {"uid": "u"}, "spec": (spec), "status": {"qosClass": "BestEffort"}});
         Pod::new(tree, Source::Api)
     };
     let plain = best_effort(value!({}));
     assert_eq!(evictions.admits(&plain), Ok(()));
-    evictions.state.lock().conditions = vec![Condition::Memory];
+    evictions.pressure.lock().conditions = vec![Condition::Memory];
     let refusal = evictions.admits(&plain).unwrap_err();
     assert_eq!(refusal.message, "The node had condition: [MemoryPressure]. ");
     let tolerant = |key: &str| {
@@ -292,6 +298,6 @@ fn who_is_taken_on_under_pressure() {
     let burstable = Pod::new(burstable, Source::Api);
     assert_eq!(evictions.admits(&burstable), Ok(()));
     assert_eq!(evictions.admits(&best_effort(value!({"priority": 2_000_000_000}))), Ok(()));
-    evictions.state.lock().conditions = vec![Condition::Memory, Condition::Disk];
+    evictions.pressure.lock().conditions = vec![Condition::Memory, Condition::Disk];
     assert!(evictions.admits(&burstable).is_err());
 }

@@ -1,15 +1,17 @@
-//! When the node is short of something: signals, and how much of each has to be left. Pure.
+//! Eviction signals and their thresholds. Pure.
 
 use std::time::Duration;
 
 use corten_api::quantity::{Format, Quantity};
 use corten_api::{Map, Value};
 
-/// Something the node can run out of.
+use crate::housekeeping::{InvalidDuration, go_duration};
+
+/// An eviction signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Signal {
     MemoryAvailable,
-    /// What is left of the memory that all pods together may have.
+    /// The available memory of the cgroup of all pods.
     AllocatableMemoryAvailable,
     NodeFsAvailable,
     NodeFsInodesFree,
@@ -47,7 +49,7 @@ impl Signal {
         }
     }
 
-    /// What pods use of it, as they ask for it.
+    /// The resource that pods request to use it.
     pub(crate) fn resource(self) -> &'static str {
         match self {
             Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable => "memory",
@@ -67,13 +69,36 @@ impl Signal {
         matches!(self, Signal::NodeFsAvailable | Signal::NodeFsInodesFree)
     }
 
-    fn parse(name: &str) -> Result<Signal, String> {
+    fn parse(name: &str) -> Result<Signal, ThresholdError> {
         let found = SIGNALS.into_iter().find(|signal| signal.name() == name);
-        found.ok_or_else(|| format!("unsupported eviction signal {name}"))
+        found.ok_or_else(|| ThresholdError::Signal(name.to_owned()))
     }
 }
 
-/// So much, or so much of all there is.
+/// A threshold of the configuration that cannot be used; messages are upstream's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ThresholdError {
+    #[error("unsupported eviction signal {0}")]
+    Signal(String),
+    #[error("{0:?} is not a percentage")]
+    Percentage(String),
+    #[error("{0}")]
+    Quantity(String),
+    #[error("grace period must be specified for the soft eviction threshold {0}")]
+    NoGracePeriod(&'static str),
+    #[error(transparent)]
+    GracePeriod(#[from] InvalidDuration),
+    #[error("negative eviction minimum reclaim specified for {0}")]
+    NegativeReclaim(String),
+    #[error("eviction percentage threshold {0} must be >= 0%: {1}")]
+    BelowZero(String, String),
+    #[error("eviction percentage threshold {0} must be <= 100%: {1}")]
+    AboveAll(String, String),
+    #[error("eviction threshold {0} must be positive: {1}")]
+    NotPositive(String, String),
+}
+
+/// An amount, absolute or as a fraction of the capacity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Amount {
     Quantity(Quantity),
@@ -81,15 +106,15 @@ pub(crate) enum Amount {
 }
 
 impl Amount {
-    fn parse(text: &str) -> Result<Amount, String> {
+    fn parse(text: &str) -> Result<Amount, ThresholdError> {
         if let Some(percent) = text.strip_suffix('%') {
-            let percent: f64 = percent.parse().map_err(|_| format!("{text:?} is no percentage"))?;
+            let percent: f64 = percent.parse().map_err(|_| ThresholdError::Percentage(text.to_owned()))?;
             return Ok(Amount::Fraction(percent / 100.0));
         }
-        Quantity::parse(text).map(Amount::Quantity).map_err(|error| error.to_string())
+        Quantity::parse(text).map(Amount::Quantity).map_err(|err| ThresholdError::Quantity(err.to_string()))
     }
 
-    /// Of a capacity.
+    /// The amount for a capacity.
     pub(crate) fn of(self, capacity: i64, format: Format) -> Quantity {
         match self {
             Amount::Quantity(quantity) => quantity,
@@ -105,28 +130,28 @@ impl Amount {
     }
 }
 
-/// Less than this of something is too little.
+/// A threshold: it is met when less than this is available.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Threshold {
     pub(crate) signal: Signal,
     pub(crate) least: Amount,
-    /// For how long before anything is done; none at all for a hard one.
+    /// The time that the threshold must be met before pods are evicted; zero for a hard threshold.
     pub(crate) grace: Duration,
-    /// How much more there has to be before it is enough again.
+    /// The amount above the threshold that resolves it (`evictionMinimumReclaim`).
     pub(crate) reclaim: Option<Amount>,
 }
 
-/// How eviction is set up.
+/// The settings of eviction.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Options {
     pub(crate) thresholds: Vec<Threshold>,
-    /// How long the node is said to be short of something after it was last.
+    /// The time that a condition is reported after its threshold was last met.
     pub(crate) transition: Duration,
-    /// How long pods are given at most where there is time.
+    /// The longest grace period of pods that are evicted for a soft threshold.
     pub(crate) most_grace: Duration,
 }
 
-/// What holds if nobody says anything.
+/// The default hard thresholds.
 const HARD: [(&str, &str); 5] = [
     ("memory.available", "100Mi"),
     ("nodefs.available", "10%"),
@@ -140,7 +165,7 @@ impl Options {
     pub(crate) fn read(
         configuration: &Value,
         duration: impl Fn(&str, Duration) -> Duration,
-    ) -> Result<Options, String> {
+    ) -> Result<Options, ThresholdError> {
         let map = |field: &str| -> Vec<(&str, &str)> {
             let entries = configuration.get(field).and_then(Value::as_object).into_iter().flat_map(Map::iter);
             entries.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect()
@@ -156,21 +181,19 @@ impl Options {
         for mut threshold in statements(&map("evictionSoft"))? {
             let name = threshold.signal.name();
             let text = graces.iter().find(|(signal, _)| *signal == name).map(|(_, text)| *text);
-            let text = text.ok_or_else(|| {
-                format!("grace period must be specified for the soft eviction threshold {name}")
-            })?;
-            threshold.grace = crate::housekeeping::go_duration(text)?;
+            let text = text.ok_or(ThresholdError::NoGracePeriod(name))?;
+            threshold.grace = go_duration(text)?;
             thresholds.push(threshold);
         }
         for (name, text) in reclaims {
             let (signal, amount) = (Signal::parse(name)?, Amount::parse(text)?);
             if amount.is_negative() {
-                return Err(format!("negative eviction minimum reclaim specified for {name}"));
+                return Err(ThresholdError::NegativeReclaim(name.to_owned()));
             }
             let same = thresholds.iter_mut().filter(|threshold| threshold.signal == signal);
             same.for_each(|threshold| threshold.reclaim = Some(amount));
         }
-        // What all pods together may have must not run out either.
+        // The cgroup of all pods must not run out of memory either.
         let memory = thresholds.iter().filter(|t| t.signal == Signal::MemoryAvailable && t.grace.is_zero());
         let pods: Vec<Threshold> =
             memory.map(|t| Threshold { signal: Signal::AllocatableMemoryAvailable, ..*t }).collect();
@@ -183,24 +206,25 @@ impl Options {
     }
 }
 
-fn statements(map: &[(&str, &str)]) -> Result<Vec<Threshold>, String> {
+fn statements(map: &[(&str, &str)]) -> Result<Vec<Threshold>, ThresholdError> {
     let mut thresholds = Vec::new();
     for (name, text) in map {
         let signal = Signal::parse(name)?;
-        // As good as none.
-        if matches!(*text, "0%" | "100%") {
+        let (name, text) = ((*name).to_owned(), (*text).to_owned());
+        // These values disable a threshold.
+        if matches!(text.as_str(), "0%" | "100%") {
             continue;
         }
-        let least = Amount::parse(text)?;
+        let least = Amount::parse(&text)?;
         match least {
             Amount::Fraction(fraction) if fraction < 0.0 => {
-                return Err(format!("eviction percentage threshold {name} must be >= 0%: {text}"));
+                return Err(ThresholdError::BelowZero(name, text));
             }
             Amount::Fraction(fraction) if fraction > 1.0 => {
-                return Err(format!("eviction percentage threshold {name} must be <= 100%: {text}"));
+                return Err(ThresholdError::AboveAll(name, text));
             }
             Amount::Quantity(quantity) if quantity.is_negative() || quantity.is_zero() => {
-                return Err(format!("eviction threshold {name} must be positive: {text}"));
+                return Err(ThresholdError::NotPositive(name, text));
             }
             _ => {}
         }

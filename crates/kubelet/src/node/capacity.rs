@@ -1,4 +1,4 @@
-//! What the machine has, and what of it is there for pods. Pure but for `Capacity::measure`.
+//! The capacity of the node, and its allocatable resources. Pure but for `Capacity::measure`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,13 +10,13 @@ use corten_container::LinuxContainerResources;
 use crate::eviction::{Signal, Threshold};
 use crate::resources;
 
-/// Amounts by what they are of.
+/// Quantities by resource.
 type Amounts = BTreeMap<String, Quantity>;
 
-/// What can be kept back from pods.
+/// The resources that can be reserved.
 const RESERVABLE: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
 
-/// Everything of which there is only so much.
+/// The capacity of the node.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Capacity(Amounts);
 
@@ -41,7 +41,7 @@ impl Capacity {
         Capacity(amounts)
     }
 
-    /// What is there for pods: what is neither reserved nor so little that pods would have to go.
+    /// The allocatable resources: without reservations and hard eviction thresholds.
     pub(super) fn allocatable(&self, reserved: &Reserved, hard: &[Threshold]) -> Capacity {
         let mut left = self.without(reserved);
         for threshold in hard.iter().filter(|threshold| threshold.grace.is_zero()) {
@@ -63,7 +63,7 @@ impl Capacity {
         left
     }
 
-    /// What all pods together are limited to.
+    /// The limits of the cgroup of all pods.
     pub(super) fn limits(&self, reserved: &Reserved) -> LinuxContainerResources {
         let left = if reserved.enforced { self.without(reserved) } else { self.clone() };
         let amount = |resource: &str| left.0.get(resource);
@@ -98,7 +98,7 @@ impl Capacity {
 
 const HUGE_PAGES: &str = "hugepages-";
 
-/// Memory that was set apart in large pages, by their size.
+/// The memory in huge pages, by page size.
 fn huge_pages() -> Vec<(String, Quantity)> {
     let sizes = std::fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
     let pages = sizes.filter_map(|entry| {
@@ -112,30 +112,43 @@ fn huge_pages() -> Vec<(String, Quantity)> {
     pages.collect()
 }
 
-/// What is kept back from pods.
+/// The resources that are reserved for the system and Kubernetes (`systemReserved`, `kubeReserved`).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Reserved {
     amounts: Amounts,
-    /// Whether pods are kept from using it, not only from asking for it.
+    /// True if the cgroup of all pods enforces the reservation.
     enforced: bool,
+}
+
+/// A reservation of the configuration that cannot be used; messages are upstream's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ReservedError {
+    #[error("cannot reserve {0:?} resource")]
+    Resource(String),
+    #[error("failed to parse quantity {text:?} for {resource:?} resource: {err}")]
+    Quantity { text: String, resource: String, err: String },
+    #[error("resource quantity for {0:?} cannot be negative: {1}")]
+    Negative(String, String),
 }
 
 impl Reserved {
     /// Reads the fields of a `KubeletConfiguration`.
-    pub(crate) fn read(configuration: &Value) -> Result<Reserved, String> {
+    pub(crate) fn read(configuration: &Value) -> Result<Reserved, ReservedError> {
         let mut amounts = Amounts::new();
         for field in ["systemReserved", "kubeReserved"] {
             let entries = configuration.get(field).and_then(Value::as_object).into_iter().flat_map(Map::iter);
             for (name, text) in entries {
                 if !RESERVABLE.contains(&name.as_str()) {
-                    return Err(format!("cannot reserve {name:?} resource"));
+                    return Err(ReservedError::Resource(name.to_string()));
                 }
                 let text = text.as_str().unwrap_or_default();
-                let amount = Quantity::parse(text).map_err(|error| {
-                    format!("failed to parse quantity {text:?} for {name:?} resource: {error}")
+                let amount = Quantity::parse(text).map_err(|err| ReservedError::Quantity {
+                    text: text.to_owned(),
+                    resource: name.to_string(),
+                    err: err.to_string(),
                 })?;
                 if amount.is_negative() {
-                    return Err(format!("resource quantity for {name:?} cannot be negative: {text}"));
+                    return Err(ReservedError::Negative(name.to_string(), text.to_owned()));
                 }
                 match amounts.get_mut(name.as_str()) {
                     Some(sum) => sum.add(amount),
@@ -179,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_back_is_not_there_for_pods() {
+    fn reservations_and_thresholds_are_not_allocatable() {
         let reserved = Reserved::read(&value!({
             "systemReserved": {"cpu": "100m", "memory": "512Mi"}, "kubeReserved": {"cpu": "400m", "ephemeral-storage": "1Gi"},
         }));
@@ -201,18 +214,19 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_less_than_nothing() {
+    fn allocatable_is_never_negative() {
         let reserved = Reserved::read(&value!({"systemReserved": {"cpu": "5"}})).unwrap();
         assert_eq!(capacity().allocatable(&reserved, &[]).written().str_at(&["cpu"]), Some("0"));
     }
 
     #[test]
-    fn what_cannot_be_reserved_is_said() {
+    fn invalid_reservations_are_refused() {
         for (amounts, words) in [
             (value!({"pods": "1"}), "cannot reserve \"pods\" resource"),
             (value!({"cpu": "-1"}), "resource quantity for \"cpu\" cannot be negative: -1"),
         ] {
-            assert_eq!(Reserved::read(&value!({"kubeReserved": (amounts)})), Err(words.to_owned()));
+            let read = Reserved::read(&value!({"kubeReserved": (amounts)}));
+            assert_eq!(read.map_err(|err| err.to_string()), Err(words.to_owned()));
         }
         assert!(Reserved::read(&value!({"kubeReserved": {"cpu": "much"}})).is_err());
     }

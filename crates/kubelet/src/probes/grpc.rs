@@ -1,4 +1,4 @@
-//! gRPC's own health protocol, asked once over a connection of its own: `grpc.health.v1.Health/Check`, without encryption.
+//! The gRPC health protocol: one `grpc.health.v1.Health/Check` call over a connection of its own, without TLS.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::http::PROBE;
+use crate::probes::http::PROBE;
 
-/// Flag and length before every message.
+/// The flag and length before every message.
 const PREFIX: usize = 5;
-const LARGEST_ANSWER: usize = 64 * 1024;
-/// Who cannot be reached is tried again after this long.
+const MAX_RESPONSE: usize = 64 * 1024;
+/// The time between attempts to connect.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// As the protocol numbers them.
+/// The serving statuses, by number.
 const STATUSES: [&str; 4] = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
 const CODES: [&str; 17] = [
     "OK",
@@ -41,29 +41,42 @@ const CODES: [&str; 17] = [
     "Unauthenticated",
 ];
 
-/// Asks whether a service serves; the error says why it does not, in upstream's words.
-pub(super) async fn check(host: &str, port: u16, service: &str, limit: Duration) -> Result<(), String> {
+/// A service that does not serve; messages are upstream's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum GrpcError {
+    #[error("timeout: failed to connect service {address:?} within {seconds}s: context deadline exceeded")]
+    Connect { address: String, seconds: u64 },
+    #[error("timeout: health rpc did not complete within {seconds}s")]
+    Timeout { seconds: u64 },
+    #[error("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {0}")]
+    Unimplemented(String),
+    #[error("error: health rpc probe failed: rpc error: code = {code} desc = {message}")]
+    Rpc { code: &'static str, message: String },
+    #[error("service unhealthy (responded with {0:?})")]
+    Unhealthy(&'static str),
+}
+
+/// Checks that a service serves.
+pub(super) async fn check(host: &str, port: u16, service: &str, limit: Duration) -> Result<(), GrpcError> {
     let deadline = Instant::now() + limit;
     let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let seconds = limit.as_secs();
     let connected = timeout_at(deadline, connect(&address)).await;
-    let mut sender = connected.map_err(|_| {
-        format!("timeout: failed to connect service {address:?} within {seconds}s: context deadline exceeded")
-    })?;
+    let mut sender = connected.map_err(|_| GrpcError::Connect { address: address.clone(), seconds })?;
     match timeout_at(deadline, call(&mut sender, &address, service)).await {
         Ok(answer) => answer,
-        Err(_) => Err(format!("timeout: health rpc did not complete within {seconds}s")),
+        Err(_) => Err(GrpcError::Timeout { seconds }),
     }
 }
 
-/// Connects, however often that fails.
+/// Connects; retried until it succeeds.
 async fn connect(address: &str) -> SendRequest<Full<Bytes>> {
     loop {
         if let Ok(stream) = TcpStream::connect(address).await
             && let Ok((sender, connection)) =
                 http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await
         {
-            // It ends with the sender.
+            // The task ends with the sender.
             tokio::spawn(connection);
             return sender;
         }
@@ -71,29 +84,28 @@ async fn connect(address: &str) -> SendRequest<Full<Bytes>> {
     }
 }
 
-async fn call(sender: &mut SendRequest<Full<Bytes>>, address: &str, service: &str) -> Result<(), String> {
-    let failed = |error: &dyn std::fmt::Display| {
-        format!("error: health rpc probe failed: rpc error: code = Unavailable desc = {error}")
-    };
+async fn call(sender: &mut SendRequest<Full<Bytes>>, address: &str, service: &str) -> Result<(), GrpcError> {
+    let failed =
+        |err: &dyn std::fmt::Display| GrpcError::Rpc { code: "Unavailable", message: err.to_string() };
     let request = http::Request::post(format!("http://{address}/grpc.health.v1.Health/Check"))
         .header(CONTENT_TYPE, "application/grpc")
         .header(TE, "trailers")
         .header(USER_AGENT, PROBE)
         .body(Full::new(request(service)))
-        .map_err(|error| failed(&error))?;
-    let response = sender.send_request(request).await.map_err(|error| failed(&error))?;
+        .map_err(|err| failed(&err))?;
+    let response = sender.send_request(request).await.map_err(|err| failed(&err))?;
     let headers = response.headers().clone();
-    let body = Limited::new(response.into_body(), LARGEST_ANSWER).collect().await;
-    let body = body.map_err(|error| failed(&error))?;
-    // A failure may come without a body, and then in the headers.
-    judge(body.trailers().unwrap_or(&headers))?;
+    let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
+    let body = body.map_err(|err| failed(&err))?;
+    // A failure without a body has its status in the headers.
+    check_status(body.trailers().unwrap_or(&headers))?;
     match status(body.to_bytes().get(PREFIX..).unwrap_or_default()) {
         "SERVING" => Ok(()),
-        other => Err(format!("service unhealthy (responded with {other:?})")),
+        other => Err(GrpcError::Unhealthy(other)),
     }
 }
 
-/// The one message of the request: its only field is the service's name.
+/// The request message: its only field is the service's name.
 fn request(service: &str) -> Bytes {
     let mut message = Vec::new();
     if !service.is_empty() {
@@ -115,7 +127,7 @@ fn put_length(message: &mut Vec<u8>, mut length: usize) {
     message.push(length as u8);
 }
 
-/// What an answer says: its only field is the status.
+/// The serving status of a response message, its only field.
 fn status(message: &[u8]) -> &'static str {
     match message {
         [0x08, number, ..] => STATUSES.get(usize::from(*number)).copied().unwrap_or(STATUSES[0]),
@@ -123,7 +135,7 @@ fn status(message: &[u8]) -> &'static str {
     }
 }
 
-fn judge(trailers: &HeaderMap) -> Result<(), String> {
+fn check_status(trailers: &HeaderMap) -> Result<(), GrpcError> {
     let text = |name: &str| trailers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let message = text("grpc-message");
     let code = match text("grpc-status") {
@@ -131,10 +143,8 @@ fn judge(trailers: &HeaderMap) -> Result<(), String> {
         number => number.parse::<usize>().ok().and_then(|number| CODES.get(number)).copied(),
     };
     match code.unwrap_or("Unknown") {
-        "Unimplemented" => Err(format!(
-            "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {message}"
-        )),
-        code => Err(format!("error: health rpc probe failed: rpc error: code = {code} desc = {message}")),
+        "Unimplemented" => Err(GrpcError::Unimplemented(message.to_owned())),
+        code => Err(GrpcError::Rpc { code, message: message.to_owned() }),
     }
 }
 
@@ -146,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that answers every call with a status, or with an error's code.
+    /// A server that responds to every call with a status, or with an error code.
     async fn server(answer: Result<u8, &'static str>) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -155,8 +165,8 @@ mod tests {
             let serve = service_fn(move |request: http::Request<Incoming>| async move {
                 assert_eq!(request.uri().path(), "/grpc.health.v1.Health/Check");
                 assert_eq!(request.headers()[USER_AGENT], PROBE);
-                let asked = request.into_body().collect().await.unwrap().to_bytes();
-                assert_eq!(asked.as_ref(), b"\0\0\0\0\x05\x0a\x03web");
+                let labels = request.into_body().collect().await.unwrap().to_bytes();
+                assert_eq!(labels.as_ref(), b"\0\0\0\0\x05\x0a\x03web");
                 let response = http::Response::builder().header(CONTENT_TYPE, "application/grpc");
                 let (response, body) = match answer {
                     Ok(number) => (response, vec![0, 0, 0, 0, 2, 8, number]),
@@ -179,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_service_is_as_well_as_it_says() {
+    async fn serving_status_and_errors_decide() {
         let limit = Duration::from_secs(20);
         let cases = [
             (Ok(1), Ok(())),
@@ -196,12 +206,12 @@ mod tests {
         for (answer, expected) in cases {
             let port = server(answer).await;
             let told = check("127.0.0.1", port, "web", limit).await;
-            assert_eq!(told, expected.map_err(str::to_owned));
+            assert_eq!(told.map_err(|err| err.to_string()), expected.map_err(str::to_owned));
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_there_is_a_timeout() {
+    async fn a_missing_server_is_a_timeout() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
@@ -209,6 +219,6 @@ mod tests {
         let expected = format!(
             "timeout: failed to connect service \"127.0.0.1:{port}\" within 3s: context deadline exceeded"
         );
-        assert_eq!(told, expected);
+        assert_eq!(told.to_string(), expected);
     }
 }

@@ -1,8 +1,8 @@
-//! Who asks something of the kubelet, and whether they may: a certificate of the cluster's authority or a token that
-//! the API server believes, and then the API server's word on whether they may do this to this node.
+//! Authentication and authorization of requests: a client certificate of the cluster's authority or a token that the
+//! API server accepts, and then the API server's decision whether the user may do this to the node.
 //!
-//! *Invariant:* who shows what cannot be recognized is never anonymous, and an API server that cannot be asked allows
-//! nothing that it did not allow lately.
+//! *Invariant:* a request with invalid credentials is never anonymous, and while the API server cannot be reached
+//! only what it allowed lately is allowed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use sha2::{Digest, Sha256};
 
 use super::Trust;
-use crate::machine::Machine;
+use crate::kubelet::Kubelet;
 
 const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const ANONYMOUS: &str = "system:anonymous";
 
-/// Somebody who is known.
+/// An authenticated user.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct User {
     pub(super) name: String,
@@ -31,25 +31,25 @@ pub(super) struct User {
     groups: Vec<String>,
 }
 
-/// What a connection's certificate proves.
+/// The result of verifying a connection's client certificate.
 #[derive(Debug)]
 pub(super) enum Peer {
-    Nobody,
+    NoCertificate,
     Unproven,
     Certified { user: User, until: Timestamp },
 }
 
-/// What somebody wants to do to the node: one of these must be allowed.
+/// A request for access to the node: one of its subresources must be allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Wish {
+struct AccessRequest {
     user: User,
     verb: &'static str,
     subresource: &'static str,
 }
 
-/// Why somebody is not answered.
+/// The reason for which a request is refused.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum Rejection {
     Unknown,
     Forbidden(String),
 }
@@ -60,11 +60,11 @@ pub(super) struct Access {
     clock: corten_base::Clock,
     clients: Option<Arc<dyn ClientCertVerifier>>,
     trust: Trust,
-    answers: Mutex<HashMap<Wish, Remembered<bool>>>,
+    answers: Mutex<HashMap<AccessRequest, Remembered<bool>>>,
     tokens: Mutex<HashMap<[u8; 32], Remembered<Option<User>>>>,
 }
 
-/// What the API server said, and until when that counts.
+/// A cached decision of the API server, and its expiry.
 struct Remembered<T> {
     said: T,
     until: Timestamp,
@@ -72,14 +72,14 @@ struct Remembered<T> {
 
 impl Access {
     pub(super) fn new(
-        machine: &Machine,
+        kubelet: &Kubelet,
         clients: Option<Arc<dyn ClientCertVerifier>>,
         trust: Trust,
     ) -> Access {
         Access {
-            client: machine.client.clone(),
-            node: machine.config.node_name.clone(),
-            clock: machine.clock.clone(),
+            client: kubelet.api.client.clone(),
+            node: kubelet.api.node_name.clone(),
+            clock: kubelet.clock.clone(),
             clients,
             trust,
             answers: Mutex::default(),
@@ -87,9 +87,11 @@ impl Access {
         }
     }
 
-    /// Who is at the other end of a connection.
+    /// Verifies the client certificate of a connection.
     pub(super) fn peer(&self, certificates: Option<&[CertificateDer<'_>]>) -> Peer {
-        let Some((leaf, rest)) = certificates.and_then(|c| c.split_first()) else { return Peer::Nobody };
+        let Some((leaf, rest)) = certificates.and_then(|c| c.split_first()) else {
+            return Peer::NoCertificate;
+        };
         let Ok(identity) = corten_pki::identity_of(leaf) else { return Peer::Unproven };
         let verified = |clients: &Arc<dyn ClientCertVerifier>| {
             clients.verify_client_cert(leaf, rest, UnixTime::now()).is_ok()
@@ -104,24 +106,24 @@ impl Access {
         Peer::Certified { user, until: identity.not_after.try_into().unwrap_or(Timestamp::MIN) }
     }
 
-    /// Lets a request pass, or says why not.
+    /// Authenticates and authorizes a request.
     pub(super) async fn pass(
         &self,
         peer: &Peer,
         method: &Method,
         path: &str,
         headers: &HeaderMap,
-    ) -> Result<(), Refusal> {
-        let user = self.authenticate(peer, headers).await.ok_or(Refusal::Unknown)?;
+    ) -> Result<(), Rejection> {
+        let user = self.authenticate(peer, headers).await.ok_or(Rejection::Unknown)?;
         let verb = verb(method);
         let subresources = subresources(path);
         for subresource in &subresources {
-            if self.may(Wish { user: user.clone(), verb, subresource }).await {
+            if self.authorize(AccessRequest { user: user.clone(), verb, subresource }).await {
                 return Ok(());
             }
         }
         let asked = subresources.join(" ");
-        Err(Refusal::Forbidden(format!(
+        Err(Rejection::Forbidden(format!(
             "Forbidden (user={}, verb={verb}, resource=nodes, subresource(s)=[{asked}])\n",
             user.name
         )))
@@ -135,8 +137,8 @@ impl Access {
         }
         let header = headers.get(header::AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
         match header.and_then(|text| text.strip_prefix("Bearer ")) {
-            Some(token) => self.holder(token.trim()).await,
-            None if self.trust.anonymous && matches!(peer, Peer::Nobody) => Some(User {
+            Some(token) => self.token_user(token.trim()).await,
+            None if self.trust.anonymous && matches!(peer, Peer::NoCertificate) => Some(User {
                 name: ANONYMOUS.to_owned(),
                 uid: String::new(),
                 groups: vec![UNAUTHENTICATED.to_owned()],
@@ -145,11 +147,11 @@ impl Access {
         }
     }
 
-    /// Who has a token, as the API server says.
-    async fn holder(&self, token: &str) -> Option<User> {
+    /// The user of a token, as the API server reviews it.
+    async fn token_user(&self, token: &str) -> Option<User> {
         let lasts = self.trust.tokens?;
         let now = self.clock.now();
-        // Tokens themselves are not kept.
+        // The cache holds hashes of tokens, not the tokens.
         let digest: [u8; 32] = Sha256::digest(token.as_bytes()).into();
         if let Some(known) = self.tokens.lock().get(&digest).filter(|known| now < known.until) {
             return known.said.clone();
@@ -165,38 +167,38 @@ impl Access {
         user
     }
 
-    async fn may(&self, wish: Wish) -> bool {
+    async fn authorize(&self, access: AccessRequest) -> bool {
         if !self.trust.reviews {
             return true;
         }
         let now = self.clock.now();
-        if let Some(known) = self.answers.lock().get(&wish).filter(|known| now < known.until) {
+        if let Some(known) = self.answers.lock().get(&access).filter(|known| now < known.until) {
             return known.said;
         }
-        let allowed = match self.client.create(&kinds::SUBJECT_ACCESS_REVIEWS, &self.review(&wish)).await {
+        let allowed = match self.client.create(&kinds::SUBJECT_ACCESS_REVIEWS, &self.review(&access)).await {
             Ok(review) => review.bool_at(&["status", "allowed"]) == Some(true),
-            Err(error) => {
-                tracing::warn!(%error, "the API server could not be asked who may");
+            Err(err) => {
+                tracing::warn!(%err, "authorization webhook request failed");
                 return false;
             }
         };
         let lasts = if allowed { self.trust.consent } else { self.trust.refusal };
         let mut answers = self.answers.lock();
         answers.retain(|_, known| now < known.until);
-        answers.insert(wish, Remembered { said: allowed, until: now + lasts });
+        answers.insert(access, Remembered { said: allowed, until: now + lasts });
         allowed
     }
 
-    /// The question whether somebody may do something to this node.
-    fn review(&self, wish: &Wish) -> Value {
-        let User { name, uid, groups } = &wish.user;
+    /// The SubjectAccessReview of a request.
+    fn review(&self, access: &AccessRequest) -> Value {
+        let User { name, uid, groups } = &access.user;
         let groups: Vec<Value> = groups.iter().map(|group| Value::from(group.as_str())).collect();
         value!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
             "spec": {
                 "user": (name.as_str()), "uid": (uid.as_str()), "groups": (groups),
                 "resourceAttributes": {
-                    "verb": (wish.verb), "version": "v1", "resource": "nodes", "subresource": (wish.subresource),
+                    "verb": (access.verb), "version": "v1", "resource": "nodes", "subresource": (access.subresource),
                     "name": (self.node.as_str()),
                 },
             },
@@ -204,7 +206,7 @@ impl Access {
     }
 }
 
-/// Whom a review says a token to be of.
+/// The user of a TokenReview.
 fn user_of(review: &Value) -> User {
     let text = |key: &str| review.str_at(&["status", "user", key]).unwrap_or_default().to_owned();
     let groups = review.items_at(&["status", "user", "groups"]).iter();
@@ -226,7 +228,7 @@ fn verb(method: &Method) -> &'static str {
     }
 }
 
-/// What of the node a path is about: the finer name first.
+/// The node's subresources of a path, the most specific first.
 fn subresources(path: &str) -> Vec<&'static str> {
     let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
     match first {
@@ -248,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_about_parts_of_the_node() {
+    fn paths_have_subresources_of_the_node() {
         assert_eq!(subresources("/containerLogs/a/b/c"), ["proxy"]);
         assert_eq!(subresources("/exec/a/b/c"), ["proxy"]);
         assert_eq!(subresources("/pods"), ["pods", "proxy"]);

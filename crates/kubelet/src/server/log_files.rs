@@ -1,8 +1,8 @@
-//! The node's own logs, as files under `/var/log` to be looked through from afar: `/logs/…`.
+//! The node's own logs, the files in `/var/log`: `/logs/…`.
 //!
-//! Folders are listed as web servers do it, files are given as they are. Nothing outside the folder is reached, neither by a
-//! name nor by a link: pods that have the folder mounted can make links to anything. Those that stay within it are followed,
-//! for that is how the logs of containers lie there.
+//! Directories are listed as web servers do it, files are sent as they are. Nothing outside the directory is reached,
+//! neither by a name nor by a link: pods that have the directory mounted can create links to anything. Links within
+//! it are followed, because the logs of containers are linked there.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -16,32 +16,32 @@ use tokio::fs::File;
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 
-use super::answer::{self, Answer};
+use super::response::{self, ApiResponse};
 
 const FOLDER: &str = "/var/log";
-/// How much of a file is read at a time, and how many of such pieces wait for a slow reader.
+/// The size of a piece of a file, and the number of pieces that wait for a slow client.
 const PIECE: usize = 64 << 10;
 const PIECES: usize = 4;
 
-/// Answers for a path that begins with `/logs`.
-pub(super) async fn answer(path: &str) -> Answer {
+/// The response for a path that begins with `/logs`.
+pub(super) async fn handle(path: &str) -> ApiResponse {
     let Some(within) = path.strip_prefix("/logs").filter(|within| within.starts_with('/')) else {
         return moved(path);
     };
     let shown = match locate(Path::new(FOLDER), within) {
         Some(place) => match open(Path::new(FOLDER), &place) {
             Ok(found) => show(found, path).await,
-            Err(error) => Err(error),
+            Err(err) => Err(err),
         },
         None => Err(io::ErrorKind::NotFound.into()),
     };
-    shown.unwrap_or_else(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied => answer::text(StatusCode::FORBIDDEN, "403 Forbidden\n"),
-        _ => answer::text(StatusCode::NOT_FOUND, "404 page not found\n"),
+    shown.unwrap_or_else(|err| match err.kind() {
+        io::ErrorKind::PermissionDenied => response::text(StatusCode::FORBIDDEN, "403 Forbidden\n"),
+        _ => response::text(StatusCode::NOT_FOUND, "404 page not found\n"),
     })
 }
 
-/// The file a path means, if it stays within the folder.
+/// The file of a path, if it stays within the directory.
 fn locate(folder: &Path, within: &str) -> Option<PathBuf> {
     let names = within.split('/').filter(|name| !name.is_empty() && *name != ".");
     names
@@ -49,9 +49,9 @@ fn locate(folder: &Path, within: &str) -> Option<PathBuf> {
         .try_fold(folder.to_owned(), |place, name| Some(place.join(name?)))
 }
 
-/// Opens a file or a folder, wherever links lead to, if that is within the folder.
+/// Opens a file or directory, wherever links lead to, if that is within the directory.
 ///
-/// What was opened is judged, and not its name, so that nothing can be put in its place between the two.
+/// The open file is checked, not its name, so that it cannot be replaced between the two.
 fn open(folder: &Path, place: &Path) -> io::Result<OwnedFd> {
     let refused = || io::Error::from(io::ErrorKind::NotFound);
     let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -69,7 +69,7 @@ fn open(folder: &Path, place: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(CWD, &reached, flags, Mode::empty())?)
 }
 
-async fn show(found: OwnedFd, path: &str) -> io::Result<Answer> {
+async fn show(found: OwnedFd, path: &str) -> io::Result<ApiResponse> {
     let file = std::fs::File::from(found);
     match (file.metadata()?.is_dir(), path.ends_with('/')) {
         (true, true) => listing(&PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))).await,
@@ -79,8 +79,8 @@ async fn show(found: OwnedFd, path: &str) -> io::Result<Answer> {
     }
 }
 
-/// What a folder holds, as a page with links.
-async fn listing(folder: &Path) -> io::Result<Answer> {
+/// The entries of a directory, as a page with links.
+async fn listing(folder: &Path) -> io::Result<ApiResponse> {
     // A path of the node, in procfs: that of a descriptor.
     let mut entries = tokio::fs::read_dir(folder).await?;
     let mut names = Vec::new();
@@ -92,7 +92,7 @@ async fn listing(folder: &Path) -> io::Result<Answer> {
         names.push(name);
     }
     names.sort_unstable();
-    Ok(answer::html(page(&names)))
+    Ok(response::html(page(&names)))
 }
 
 fn page(names: &[String]) -> String {
@@ -105,7 +105,7 @@ fn page(names: &[String]) -> String {
     page
 }
 
-/// A name as a link relative to its folder.
+/// A name as a link relative to its directory.
 fn link(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/$&+,:=@".contains(&byte);
     let mut link = String::new();
@@ -115,7 +115,7 @@ fn link(name: &str) -> String {
             false => link.push_str(&format!("%{byte:02X}")),
         }
     }
-    // What looks like a scheme would not be relative.
+    // A name that looks like a URL scheme would not be relative.
     let first = name.split('/').next().unwrap_or_default();
     let link = if first.contains(':') { format!("./{link}") } else { link };
     escaped(&link)
@@ -136,14 +136,14 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// A file as it is now: what is written to it meanwhile may or may not be there.
-async fn contents(mut file: File) -> io::Result<Answer> {
+/// The contents of a file. Data that is written meanwhile may or may not be included.
+async fn contents(mut file: File) -> io::Result<ApiResponse> {
     let mut left = file.metadata().await?.len();
     let (sender, pieces) = mpsc::channel(PIECES);
     tokio::spawn(async move {
         while left > 0 {
             let mut piece = vec![0; PIECE.min(usize::try_from(left).unwrap_or(PIECE))];
-            // One that cannot be read further, or whose reader is gone, ends here.
+            // The response ends here if the file cannot be read further or the client is gone.
             let Ok(read @ 1..) = file.read(&mut piece).await else { return };
             piece.truncate(read);
             left -= read as u64;
@@ -152,13 +152,13 @@ async fn contents(mut file: File) -> io::Result<Answer> {
             }
         }
     });
-    Ok(answer::streamed(pieces))
+    Ok(response::streamed(pieces))
 }
 
-/// Folders are spoken of with a slash at the end, so that links in them lead into them.
-fn moved(path: &str) -> Answer {
+/// Redirects to the path of a directory with a slash at the end, so that relative links work.
+fn moved(path: &str) -> ApiResponse {
     let name = path.rsplit('/').next().unwrap_or_default();
-    let mut answer = answer::text(StatusCode::MOVED_PERMANENTLY, "");
+    let mut answer = response::text(StatusCode::MOVED_PERMANENTLY, "");
     if let Ok(location) = HeaderValue::try_from(format!("{}/", link(name))) {
         answer.headers_mut().insert(LOCATION, location);
     }
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_above_the_folder_is_reached() {
+    fn nothing_above_the_directory_is_reached() {
         let folder = Path::new("/var/log");
         let table = [
             ("/", Some("/var/log")),
@@ -186,9 +186,9 @@ mod tests {
         }
     }
 
-    /// A pod with the folder mounted makes links to the rest of the node.
+    /// A pod with the directory mounted creates links to the rest of the node.
     #[test]
-    fn links_are_followed_within_the_folder_only() {
+    fn links_are_followed_within_the_directory_only() {
         let node = tempfile::tempdir().unwrap();
         let (folder, outside) = (node.path().join("log"), node.path().join("etc"));
         for path in [&folder.join("pods"), &outside] {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn names_become_links_that_lead_to_them() {
+    fn names_become_relative_links() {
         let names = ["a b.log".to_owned(), "<x>&\"y\"".to_owned(), "pods/".to_owned(), "a:b".to_owned()];
         let expected = "<a href=\"a%20b.log\">a b.log</a>\n\
                         <a href=\"%3Cx%3E&amp;%22y%22\">&lt;x&gt;&amp;&#34;y&#34;</a>\n\

@@ -1,6 +1,7 @@
-//! What containers wrote: `/containerLogs/{namespace}/{pod}/{container}`.
+//! The logs of containers: `/containerLogs/{namespace}/{pod}/{container}`.
 
 mod follow;
+pub(super) mod fuzz;
 mod lines;
 mod locate;
 mod options;
@@ -12,46 +13,48 @@ use http::StatusCode;
 use tokio::sync::mpsc;
 
 use super::Server;
-use super::answer::{self, Answer};
 use super::query::Query;
+use super::response::{self, ApiResponse};
 use follow::Reading;
 use options::LogOptions;
 
-/// How much waits for a client that is slow: so many pieces of what is read at once.
+/// The number of pieces that wait for a slow client.
 const AHEAD: usize = 4;
 
-pub(super) async fn answer(
+pub(super) async fn handle(
     server: &Server,
     namespace: &str,
     pod_name: &str,
     container: &str,
     query: &Query,
-) -> Answer {
-    let machine = &server.machine;
-    let options = match LogOptions::read(query, machine.clock.now()) {
+) -> ApiResponse {
+    let kubelet = &server.kubelet;
+    let options = match LogOptions::read(query, kubelet.clock.now()) {
         Ok(options) => options,
-        Err((code, why)) => return answer::text(code, why),
+        Err((code, why)) => return response::text(code, why),
     };
-    let Some(pod) = machine.pods.find(namespace, pod_name) else {
-        return answer::text(StatusCode::NOT_FOUND, format!("pod {pod_name:?} does not exist"));
+    let Some(pod) = kubelet.pod_workers.find(namespace, pod_name) else {
+        return response::text(StatusCode::NOT_FOUND, format!("pod {pod_name:?} does not exist"));
     };
     if !pod.containers().iter().any(|known| known.name == container) {
         let why = format!("container {container:?} not found in pod {pod_name:?}");
-        return answer::text(StatusCode::NOT_FOUND, why);
+        return response::text(StatusCode::NOT_FOUND, why);
     }
-    let status = machine.statuses.last(pod.uid()).or_else(|| pod.tree().get("status").cloned());
+    let status = kubelet.status.last(pod.uid()).or_else(|| pod.tree().get("status").cloned());
     let status = status.unwrap_or(Value::Null);
     let begun = async {
-        let id = locate::container_id(&status, pod_name, container, options.previous)?;
-        Reading::begin(machine.runtime.clone(), id, options).await
+        let id = locate::container_id(&status, pod_name, container, options.previous);
+        let id = id.map_err(|err| err.to_string())?;
+        let reading = Reading::begin(kubelet.containers.runtime.clone(), id, options).await;
+        reading.map_err(|err| err.to_string())
     };
     match begun.await {
-        Ok(reading) => answer::streamed(sent(reading)),
-        Err(why) => answer::text(StatusCode::BAD_REQUEST, why),
+        Ok(reading) => response::streamed(sent(reading)),
+        Err(why) => response::text(StatusCode::BAD_REQUEST, why),
     }
 }
 
-/// Reads at the pace of whoever takes it, and no longer than they do.
+/// Reads a log at the pace of the client, until the client is gone.
 fn sent(mut reading: Reading) -> mpsc::Receiver<Bytes> {
     let (sender, receiver) = mpsc::channel(AHEAD);
     tokio::spawn(async move {
@@ -67,7 +70,7 @@ fn sent(mut reading: Reading) -> mpsc::Receiver<Bytes> {
                     }
                 }
                 Ok(None) => return,
-                Err(error) => return tracing::debug!(%error, "a log could not be read to its end"),
+                Err(err) => return tracing::debug!(%err, "cannot read container log"),
             }
         }
     });

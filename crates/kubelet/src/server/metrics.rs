@@ -1,46 +1,45 @@
-//! What the node tells a Prometheus: itself, its containers, what they use, and their probes. Names and labels are
-//! upstream's, which gets some of them from cAdvisor.
+//! Prometheus metrics: of the kubelet, its containers, their resources and their probes. Names and labels are
+//! upstream's, which has some of them from cAdvisor.
 
 mod cadvisor;
 mod own;
 mod probes;
 mod resource;
 mod subjects;
-mod text;
 
 use corten_api::Value;
 use http::StatusCode;
 
 use super::Server;
-use super::answer::{self, Answer};
 use super::query::Query;
+use super::response::{self, ApiResponse};
 use crate::stats::{self, Detail};
 
-/// Answers `/metrics` and what is below it.
-pub(super) async fn answer(server: &Server, rest: &[&str]) -> Answer {
-    let machine = &server.machine;
+/// The response of `/metrics` and the paths below it.
+pub(super) async fn handle(server: &Server, rest: &[&str]) -> ApiResponse {
+    let kubelet = &server.kubelet;
     match rest {
-        [] => answer::exposition(own::render(machine).await),
-        ["resource"] => answer::exposition(resource::render(machine).await),
-        ["cadvisor"] => answer::exposition(cadvisor::render(machine).await),
-        ["probes"] => answer::exposition(probes::render(machine)),
-        _ => answer::text(StatusCode::NOT_FOUND, "404 page not found\n"),
+        [] => response::exposition(own::render(kubelet).await),
+        ["resource"] => response::exposition(resource::render(kubelet).await),
+        ["cadvisor"] => response::exposition(cadvisor::render(kubelet).await),
+        ["probes"] => response::exposition(probes::render(kubelet)),
+        _ => response::text(StatusCode::NOT_FOUND, "404 page not found\n"),
     }
 }
 
-/// Answers `/stats/summary`.
-pub(super) async fn summary(server: &Server, query: &Query) -> Answer {
-    let machine = &server.machine;
+/// The response of `/stats/summary`.
+pub(super) async fn summary(server: &Server, query: &Query) -> ApiResponse {
+    let kubelet = &server.kubelet;
     let quick = query.get("only_cpu_and_memory").is_some_and(|value| value == "true");
     let detail = if quick { Detail::CpuAndMemory } else { Detail::Everything };
-    match stats::summary(machine, detail).await {
+    match stats::summary(kubelet, detail).await {
         Ok(summary) => {
-            let tree: Value = stats::summary_tree(&machine.config.node_name, &summary);
-            answer::tree(&tree)
+            let tree: Value = stats::summary_tree(&kubelet.api.node_name, &summary);
+            response::tree(&tree)
         }
-        Err(error) => {
-            let why = format!("failed to list pod stats: {error}");
-            answer::text(StatusCode::INTERNAL_SERVER_ERROR, why)
+        Err(err) => {
+            let why = format!("failed to list pod stats: {err}");
+            response::text(StatusCode::INTERNAL_SERVER_ERROR, why)
         }
     }
 }

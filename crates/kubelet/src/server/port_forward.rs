@@ -19,105 +19,106 @@ use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::Server;
-use super::answer::{self, Answer};
 use super::query::Query;
 use super::redirect;
+use super::response::{self, ApiResponse};
 use super::spdy::{self, Stream};
 use super::spdy_session::{self, PORT_FORWARD};
 use super::websocket::{self, Socket};
-use crate::machine::Machine;
-use crate::names;
+use crate::containers::labels;
+use crate::kubelet::Kubelet;
 
 /// SPDY within a WebSocket.
 const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
 const PIECE: usize = 32 * 1024;
-/// How long the other stream of a pair may take to come.
+/// The time in which the other stream of a pair must be opened.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(super) async fn answer(
+pub(super) async fn handle(
     server: &Server,
     namespace: &str,
     pod: &str,
     query: &Query,
     request: Request<Incoming>,
-) -> Answer {
-    let machine = server.machine.clone();
-    let found = match machine.pods.find(namespace, pod) {
-        Some(pod) => sandbox(&machine, pod.uid()).await,
+) -> ApiResponse {
+    let kubelet = server.kubelet.clone();
+    let found = match kubelet.pod_workers.find(namespace, pod) {
+        Some(pod) => sandbox(&kubelet, pod.uid()).await,
         None => None,
     };
     let Some(sandbox) = found else {
         let why = format!("pod not found ({:?})", format!("{pod}_{namespace}"));
-        return answer::text(StatusCode::NOT_FOUND, why);
+        return response::text(StatusCode::NOT_FOUND, why);
     };
-    let (speech, switching) = match Speech::agree(request.headers(), query) {
+    let (speech, switching) = match SessionProtocol::negotiate(request.headers(), query) {
         Ok(agreed) => agreed,
         Err(refusal) => return refusal,
     };
     tokio::spawn(async move {
         match hyper::upgrade::on(request).await {
-            Ok(upgraded) => speech.forward(upgraded, machine, sandbox).await,
-            Err(error) => tracing::debug!(%error, "a session could not be upgraded"),
+            Ok(upgraded) => speech.forward(upgraded, kubelet, sandbox).await,
+            Err(error) => tracing::debug!(err = %error, "cannot upgrade connection"),
         }
     });
     switching
 }
 
-/// How a client carries the bytes of ports.
-enum Speech {
+/// The protocol of a port-forward session.
+enum SessionProtocol {
     Spdy,
     /// SPDY within a WebSocket.
     Tunnel,
     Channels(websocket::Protocol, Vec<u16>),
 }
 
-impl Speech {
-    /// What client and kubelet both speak and the answer that begins it, or what the client hears if there is none.
-    fn agree(headers: &HeaderMap, query: &Query) -> Result<(Speech, Answer), Answer> {
-        let disagreed = || websocket::disagreed(headers);
-        if websocket::is_asked_for(headers) {
+impl SessionProtocol {
+    /// The protocol that client and kubelet share with the response that begins it, or the error response.
+    fn negotiate(headers: &HeaderMap, query: &Query) -> Result<(SessionProtocol, ApiResponse), ApiResponse> {
+        let disagreed = || websocket::unsupported_protocol(headers);
+        if websocket::is_upgrade(headers) {
             if websocket::offered(headers).contains(&TUNNEL) {
                 let switching = websocket::switching(headers, TUNNEL).ok_or_else(disagreed)?;
-                return Ok((Speech::Tunnel, switching));
+                return Ok((SessionProtocol::Tunnel, switching));
             }
-            let protocol = websocket::agree(headers).ok_or_else(disagreed)?;
-            let ports = channels::ports(query).map_err(|why| answer::text(StatusCode::BAD_REQUEST, why))?;
+            let protocol = websocket::negotiate(headers).ok_or_else(disagreed)?;
+            let ports = channels::ports(query)
+                .map_err(|err| response::text(StatusCode::BAD_REQUEST, err.to_string()))?;
             let switching = protocol.switching(headers).ok_or_else(disagreed)?;
-            return Ok((Speech::Channels(protocol, ports), switching));
+            return Ok((SessionProtocol::Channels(protocol, ports), switching));
         }
-        if !spdy_session::is_asked_for(headers) {
-            return Err(answer::text(StatusCode::BAD_REQUEST, "Upgrade request required"));
+        if !spdy_session::is_upgrade(headers) {
+            return Err(response::text(StatusCode::BAD_REQUEST, "Upgrade request required"));
         }
-        let agreed = spdy_session::agree(headers, &PORT_FORWARD);
-        let protocol = agreed.ok_or_else(|| spdy_session::disagreed(&PORT_FORWARD))?;
-        Ok((Speech::Spdy, spdy_session::switching(protocol)))
+        let agreed = spdy_session::negotiate(headers, &PORT_FORWARD);
+        let protocol = agreed.ok_or_else(|| spdy_session::unsupported_protocol(&PORT_FORWARD))?;
+        Ok((SessionProtocol::Spdy, spdy_session::switching(protocol)))
     }
 
-    async fn forward(self, upgraded: Upgraded, machine: Arc<Machine>, sandbox: String) {
+    async fn forward(self, upgraded: Upgraded, kubelet: Arc<Kubelet>, sandbox: String) {
         match self {
-            Speech::Spdy => forward(machine, sandbox, spdy::serve(TokioIo::new(upgraded))).await,
-            Speech::Tunnel => {
+            SessionProtocol::Spdy => forward(kubelet, sandbox, spdy::serve(TokioIo::new(upgraded))).await,
+            SessionProtocol::Tunnel => {
                 let (ours, theirs) = tokio::io::duplex(2 * PIECE);
                 tokio::spawn(tunnel(websocket::socket(upgraded).await, theirs));
-                forward(machine, sandbox, spdy::serve(ours)).await;
+                forward(kubelet, sandbox, spdy::serve(ours)).await;
             }
-            Speech::Channels(protocol, ports) => {
-                channels::forward(machine, sandbox, websocket::socket(upgraded).await, protocol, ports).await;
+            SessionProtocol::Channels(protocol, ports) => {
+                channels::forward(kubelet, sandbox, websocket::socket(upgraded).await, protocol, ports).await;
             }
         }
     }
 }
 
-/// The sandbox that a pod runs in.
-async fn sandbox(machine: &Machine, uid: &str) -> Option<String> {
-    let labels = names::of_pod(uid);
+/// The ready sandbox of a pod.
+async fn sandbox(kubelet: &Kubelet, uid: &str) -> Option<String> {
+    let labels = labels::of_pod(uid);
     let filter =
         PodSandboxFilter { labels, state: Some(PodSandboxState::Ready), ..PodSandboxFilter::default() };
-    let found = machine.runtime.list_pod_sandboxes(&filter).await.ok()?;
+    let found = kubelet.containers.runtime.list_pod_sandboxes(&filter).await.ok()?;
     found.into_iter().max_by_key(|sandbox| sandbox.created_at).map(|sandbox| sandbox.id)
 }
 
-/// Carries the bytes of one connection in the messages of another, until either ends.
+/// Carries the bytes of a SPDY connection in the messages of a WebSocket, until either ends.
 async fn tunnel(socket: Socket, inner: DuplexStream) {
     let (mut sink, mut source) = socket.split();
     let (mut reader, mut writer) = tokio::io::split(inner);
@@ -148,15 +149,15 @@ async fn tunnel(socket: Socket, inner: DuplexStream) {
     }
 }
 
-/// Both streams of a connection, as far as they have come.
+/// The streams of a connection that have been opened.
 #[derive(Default)]
 struct Pair {
     data: Option<Stream>,
     error: Option<Stream>,
 }
 
-/// Takes streams until the client is gone, and connects each pair of them.
-async fn forward(machine: Arc<Machine>, sandbox: String, mut opened: mpsc::Receiver<Stream>) {
+/// Accepts streams until the client is gone, and connects each pair of them.
+async fn forward(kubelet: Arc<Kubelet>, sandbox: String, mut opened: mpsc::Receiver<Stream>) {
     let mut pairs: HashMap<String, Pair> = HashMap::new();
     let mut connections = tokio::task::JoinSet::new();
     loop {
@@ -175,21 +176,21 @@ async fn forward(machine: Arc<Machine>, sandbox: String, mut opened: mpsc::Recei
             "data" => pair.data = Some(stream),
             "error" => pair.error = Some(stream),
             _ => {
-                // A stream of no kind is nobody's.
+                // A stream of an unknown type is ignored.
                 let _ = stream.out.reset().await;
             }
         }
         if let Pair { data: Some(_), error: Some(_) } = pair
             && let Some(Pair { data: Some(data), error: Some(error) }) = pairs.remove(&id)
         {
-            connections.spawn(connect(machine.clone(), sandbox.clone(), data, error));
+            connections.spawn(connect(kubelet.clone(), sandbox.clone(), data, error));
         }
     }
     // The connections end with their client.
     connections.shutdown().await;
 }
 
-/// What joins two streams. Old clients do not say, but open them one after the other.
+/// The id that joins two streams. Old clients do not send one, but open them one after the other.
 fn request_id(stream: &Stream) -> String {
     match (stream.header("requestid"), stream.header("streamtype")) {
         ("", "data") => stream.id().saturating_sub(2).to_string(),
@@ -198,27 +199,27 @@ fn request_id(stream: &Stream) -> String {
     }
 }
 
-/// Leads one connection to its end.
-async fn connect(machine: Arc<Machine>, sandbox: String, mut data: Stream, error: Stream) {
+/// Runs one connection to its end.
+async fn connect(kubelet: Arc<Kubelet>, sandbox: String, mut data: Stream, error: Stream) {
     let port = data.header("port").to_owned();
     let out = data.out.clone();
-    let carried = match dial(&machine, &sandbox, &port).await {
+    let carried = match dial(&kubelet, &sandbox, &port).await {
         Ok(connection) => {
             carry(connection, &mut data.data, |bytes| async { out.send(bytes).await.is_ok() }).await
         }
         Err(why) => Err(why),
     };
-    // A client that is gone need not be told anything.
+    // A client that is gone gets no response.
     let _ = match carried {
         Ok(()) => data.out.end().await.and(error.out.end().await),
         Err(why) => {
-            let told = error.out.send(Bytes::from(failure(&port, &sandbox, &why))).await;
+            let told = error.out.send(Bytes::from(failure(&port, &sandbox, &why.to_string()))).await;
             told.and(error.out.end().await).and(data.out.reset().await)
         }
     };
 }
 
-/// What a client hears of a connection that failed, unless the runtime has put it like this already.
+/// The error message of a connection that failed, unless the runtime's own has the same form.
 fn failure(port: &str, sandbox: &str, why: &str) -> String {
     match why.starts_with("error forwarding port") {
         true => why.to_owned(),
@@ -226,25 +227,38 @@ fn failure(port: &str, sandbox: &str, why: &str) -> String {
     }
 }
 
+/// A port could not be forwarded.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ForwardError {
+    #[error("unable to parse {0:?} as a port")]
+    Port(String),
+    #[error("{0}")]
+    Redirect(String),
+    #[error(transparent)]
+    Runtime(#[from] corten_container::Error),
+    #[error(transparent)]
+    Connection(#[from] std::io::Error),
+}
+
 /// Connects to a port of a pod.
-async fn dial(machine: &Machine, sandbox: &str, port: &str) -> Result<Box<dyn Connection>, String> {
+async fn dial(kubelet: &Kubelet, sandbox: &str, port: &str) -> Result<Box<dyn Connection>, ForwardError> {
     let number = port.parse::<u16>().ok().filter(|number| *number > 0);
-    let number = number.ok_or_else(|| format!("unable to parse {port:?} as a port"))?;
-    match machine.runtime.port_forward(sandbox, number).await {
+    let number = number.ok_or_else(|| ForwardError::Port(port.to_owned()))?;
+    match kubelet.containers.runtime.port_forward(sandbox, number).await {
         Ok(Streaming::Direct(connection)) => Ok(connection),
         Ok(Streaming::Redirect(url)) => {
-            redirect::connection(&url, number).await.map_err(|error| error.to_string())
+            redirect::connection(&url, number).await.map_err(|err| ForwardError::Redirect(err.to_string()))
         }
-        Err(error) => Err(error.to_string()),
+        Err(err) => Err(err.into()),
     }
 }
 
-/// Carries bytes both ways. What the pod has still to say is heard also after the client has ended its side.
+/// Carries bytes both ways. Data of the pod is still sent after the client has closed its side.
 pub(super) async fn carry<F>(
     connection: Box<dyn Connection>,
     data: &mut mpsc::Receiver<Bytes>,
     send: impl Fn(Bytes) -> F,
-) -> Result<(), String>
+) -> Result<(), ForwardError>
 where
     F: Future<Output = bool> + Send,
 {
@@ -271,5 +285,5 @@ where
             Err(error) => Err(error),
         },
     };
-    ended.map_err(|error| error.to_string())
+    Ok(ended?)
 }

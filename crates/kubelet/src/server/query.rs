@@ -21,13 +21,13 @@ impl Query {
         self.0.iter().filter(move |(k, _)| k == key).map(|(_, value)| value.as_str())
     }
 
-    /// Set, and neither `false` nor `0`.
+    /// Returns true if a parameter is set and neither `false` nor `0`.
     pub(super) fn flag(&self, key: &str) -> bool {
         self.get(key).is_some_and(|value| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
     }
 }
 
-/// Percent decoding; what is no escape stands for itself. In queries `+` is a space.
+/// Percent decoding; invalid escapes stay as they are. In queries `+` is a space.
 pub(super) fn decode(text: &str, query: bool) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queries() {
+    fn queries_are_decoded() {
         let query = Query::parse(Some("command=ls&command=-l%20a&tty=1&input=0&x=a+b&odd=%zz"));
         assert_eq!(query.all("command").collect::<Vec<_>>(), ["ls", "-l a"]);
         assert!(query.flag("tty") && !query.flag("input") && !query.flag("none"));

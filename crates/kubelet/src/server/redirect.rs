@@ -1,7 +1,7 @@
-//! Sessions that a runtime serves itself: the kubelet goes to the URL that the runtime names and speaks SPDY there, so
-//! that its own clients may speak what they like.
+//! Sessions that a runtime serves itself: the kubelet opens the runtime's URL with SPDY, so that its own clients may
+//! use any protocol.
 //!
-//! What comes out is what a runtime that hands over its streams gives: nobody else has to know.
+//! The result is the same as that of a runtime that passes its streams directly.
 
 use std::io;
 use std::pin::Pin;
@@ -22,13 +22,13 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use super::port_forward;
-use super::session::Streams;
+use super::remote_command::Streams;
 use super::spdy::{self, Opener, Outlet, Stream};
 use super::spdy_session::{PORT_FORWARD, SESSION, VERSIONS};
 
-/// How many bytes wait between the runtime and the client.
+/// The number of bytes that wait between the runtime and the client.
 const AHEAD: usize = 64 * 1024;
-/// How long the runtime may take to say why it ended a connection.
+/// The time that the runtime has to send the error of a connection it closed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 fn failed(what: &str, why: impl std::fmt::Display) -> Error {
@@ -57,7 +57,7 @@ pub(super) async fn session(url: &str, streams: Streams) -> Result<Session> {
     let stdout = next().map(|(data, _)| read(data));
     let stderr = next().map(|(data, _)| read(data));
     let terminal = next().map(|(_, out)| Box::new(Sizes::new(out)) as Box<dyn Terminal>);
-    // The connection lasts until it is known how everything ended: that comes last.
+    // The connection lasts until the exit status has been received: it comes last.
     let exit = Box::pin(async move {
         let said = collected(status.data).await;
         drop(opener);
@@ -72,7 +72,7 @@ pub(super) async fn connection(url: &str, port: u16) -> Result<Box<dyn Connectio
     let port = port.to_string();
     let of = |kind| [("streamtype", kind), ("port", port.as_str()), ("requestid", "0")];
     let error = open(&mut opener, &of("error")).await?;
-    // Nothing is ever said on it.
+    // Nothing is ever sent on it.
     let _ = error.out.end().await;
     let mut data = open(&mut opener, &of("data")).await?;
     let (ours, theirs) = tokio::io::duplex(AHEAD);
@@ -85,7 +85,7 @@ pub(super) async fn connection(url: &str, port: u16) -> Result<Box<dyn Connectio
         let carry = port_forward::carry(Box::new(theirs), &mut received, |bytes| async {
             out.send(bytes).await.is_ok()
         });
-        // What went wrong is known before the end of the data is.
+        // The error is received before the end of the data.
         let pass_on = async {
             while let Some(bytes) = data.data.recv().await {
                 if sender.send(bytes).await.is_err() {
@@ -103,21 +103,21 @@ pub(super) async fn connection(url: &str, port: u16) -> Result<Box<dyn Connectio
             _ = carry => {}
             () = pass_on => {}
         }
-        // A runtime that is gone needs no goodbye.
+        // A runtime that is gone needs no close message.
         let _ = out.end().await;
     });
     Ok(Box::new(Forwarded { io: ours, failure }))
 }
 
-/// Asks the runtime's server to speak SPDY.
+/// Upgrades a connection to the runtime's server to SPDY.
 async fn upgrade(url: &str, protocol: &'static str) -> Result<Opener> {
-    let uri: Uri = url.parse().map_err(|error| failed("reading the runtime's URL", error))?;
+    let uri: Uri = url.parse().map_err(|error| failed("cannot read the runtime's URL", error))?;
     let authority = uri.authority().map(|authority| authority.as_str().to_owned()).unwrap_or_default();
     if uri.scheme_str() != Some("http") {
-        return Err(failed("reading the runtime's URL", format!("{url} is not served over plain HTTP")));
+        return Err(failed("cannot read the runtime's URL", format!("{url} is not served over plain HTTP")));
     }
     let address = if uri.port().is_some() { authority.clone() } else { format!("{authority}:80") };
-    let what = format!("connecting to the runtime at {authority}");
+    let what = format!("cannot connect to the runtime at {authority}");
     let stream = TcpStream::connect(address).await.map_err(|error| failed(&what, error))?;
     let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
     let (mut sender, driver) = shaken.map_err(|error| failed(&what, error))?;
@@ -151,7 +151,7 @@ async fn collected(mut data: mpsc::Receiver<Bytes>) -> Vec<u8> {
     all
 }
 
-/// What comes on a stream, to be read.
+/// A reader of a stream's data.
 fn read(mut data: mpsc::Receiver<Bytes>) -> Reader {
     let (ours, mut theirs) = tokio::io::duplex(AHEAD);
     tokio::spawn(async move {
@@ -164,7 +164,7 @@ fn read(mut data: mpsc::Receiver<Bytes>) -> Reader {
     Box::pin(ours)
 }
 
-/// What is written goes to a stream, and its end too.
+/// A writer to a stream. Its end closes the stream.
 fn written(out: Outlet) -> Writer {
     let (ours, mut theirs) = tokio::io::duplex(AHEAD);
     tokio::spawn(async move {
@@ -175,13 +175,13 @@ fn written(out: Outlet) -> Writer {
             }
             piece.reserve(AHEAD / 2);
         }
-        // A session that is over has no input to end.
+        // A session that has ended has no input to close.
         let _ = out.end().await;
     });
     Box::pin(ours)
 }
 
-/// A terminal of the runtime's, told of its size one JSON object after the other.
+/// A terminal of the runtime, which gets its sizes as JSON objects.
 struct Sizes(mpsc::UnboundedSender<Bytes>);
 
 impl Sizes {
@@ -205,7 +205,7 @@ impl Terminal for Sizes {
     }
 }
 
-/// What the runtime's `Status` says of how a command ended.
+/// The exit code in the runtime's `Status`.
 fn exit_code(said: &[u8]) -> Result<i32> {
     let status = json::parse(said).map_err(|_| Error::Unavailable("the runtime hung up".to_owned()))?;
     if status.str_at(&["status"]) == Some("Success") {
@@ -219,7 +219,7 @@ fn exit_code(said: &[u8]) -> Result<i32> {
     }
 }
 
-/// A connection whose failure comes after everything else.
+/// A connection whose error comes after everything else.
 struct Forwarded {
     io: DuplexStream,
     failure: Arc<Mutex<Option<String>>>,
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_say_how_a_command_ended() {
+    fn statuses_have_exit_codes() {
         assert_eq!(exit_code(br#"{"metadata":{},"status":"Success"}"#), Ok(0));
         let failed = br#"{"status":"Failure","message":"m","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}"#;
         assert_eq!(exit_code(failed), Ok(3));

@@ -1,63 +1,63 @@
-//! Which path of the kubelet's API is answered by whom.
+//! Routes of the kubelet's API.
 
 use corten_api::{Value, value};
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 
-use super::access::{Peer, Refusal};
-use super::answer::{self, Answer};
+use super::access::{Peer, Rejection};
+use super::exec::{self, Asked};
 use super::query::{self, Query};
-use super::session::Work;
-use super::sessions::{self, Asked};
+use super::remote_command::Work;
+use super::response::{self, ApiResponse};
 use super::{Server, log_files, logs, metrics, port_forward};
 
-/// Answers one request; what is not allowed is not looked at.
-pub(super) async fn answer(server: &Server, peer: &Peer, request: Request<Incoming>) -> Answer {
+/// Handles one request. It is authorized before anything else.
+pub(super) async fn handle(server: &Server, peer: &Peer, request: Request<Incoming>) -> ApiResponse {
     let path = query::decode(request.uri().path(), false);
     match server.access.pass(peer, request.method(), &path, request.headers()).await {
         Ok(()) => {}
-        Err(Refusal::Unknown) => return answer::text(StatusCode::UNAUTHORIZED, "Unauthorized\n"),
-        Err(Refusal::Forbidden(why)) => return answer::text(StatusCode::FORBIDDEN, why),
+        Err(Rejection::Unknown) => return response::text(StatusCode::UNAUTHORIZED, "Unauthorized\n"),
+        Err(Rejection::Forbidden(why)) => return response::text(StatusCode::FORBIDDEN, why),
     }
     let query = Query::parse(request.uri().query());
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let method = request.method().clone();
-    if let Some(why) = disabled(server.machine.configuration.as_ref(), &parts) {
-        return answer::text(StatusCode::METHOD_NOT_ALLOWED, why);
+    if let Some(why) = disabled(server.kubelet.configuration.as_ref(), &parts) {
+        return response::text(StatusCode::METHOD_NOT_ALLOWED, why);
     }
     match (&method, parts.as_slice()) {
-        (&Method::GET, ["healthz"]) => answer::text(StatusCode::OK, "ok"),
-        (&Method::GET, ["pods"]) => answer::tree(&pods(server)),
-        (&Method::GET, ["configz"]) => answer::tree(&configuration(server)),
-        (&Method::GET, ["metrics", rest @ ..]) => metrics::answer(server, rest).await,
+        (&Method::GET, ["healthz"]) => response::text(StatusCode::OK, "ok"),
+        (&Method::GET, ["pods"]) => response::tree(&pods(server)),
+        (&Method::GET, ["configz"]) => response::tree(&configuration(server)),
+        (&Method::GET, ["metrics", rest @ ..]) => metrics::handle(server, rest).await,
         (&Method::GET, ["stats", "summary"]) => metrics::summary(server, &query).await,
-        (&Method::GET, ["logs", ..]) => log_files::answer(&path).await,
+        (&Method::GET, ["logs", ..]) => log_files::handle(&path).await,
         (&Method::GET, ["containerLogs", namespace, pod, container]) => {
-            logs::answer(server, namespace, pod, container, &query).await
+            logs::handle(server, namespace, pod, container, &query).await
         }
         (
             &Method::GET | &Method::POST,
             ["exec", namespace, pod, container] | ["exec", namespace, pod, _, container],
         ) => {
             let work = Work::Exec(query.all("command").map(str::to_owned).collect());
-            sessions::answer(server, Asked { namespace, pod, container, work }, &query, request).await
+            exec::handle(server, Asked { namespace, pod, container, work }, &query, request).await
         }
         (
             &Method::GET | &Method::POST,
             ["attach", namespace, pod, container] | ["attach", namespace, pod, _, container],
         ) => {
             let asked = Asked { namespace, pod, container, work: Work::Attach };
-            sessions::answer(server, asked, &query, request).await
+            exec::handle(server, asked, &query, request).await
         }
         (
             &Method::GET | &Method::POST,
             ["portForward", namespace, pod] | ["portForward", namespace, pod, _],
-        ) => port_forward::answer(server, namespace, pod, &query, request).await,
-        _ => answer::text(StatusCode::NOT_FOUND, "404 page not found\n"),
+        ) => port_forward::handle(server, namespace, pod, &query, request).await,
+        _ => response::text(StatusCode::NOT_FOUND, "404 page not found\n"),
     }
 }
 
-/// Why a part of the API is closed by the configuration, as upstream closes it.
+/// The message of a part of the API that the configuration disables, as upstream disables it.
 fn disabled(configuration: Option<&Value>, parts: &[&str]) -> Option<&'static str> {
     let is_off = |field: &str| configuration.and_then(|fields| fields.bool_at(&[field])) == Some(false);
     match parts.first() {
@@ -71,12 +71,12 @@ fn disabled(configuration: Option<&Value>, parts: &[&str]) -> Option<&'static st
     }
 }
 
-/// The pods of this node with the statuses that were told last.
+/// The pods of this node with their last reported statuses.
 pub(super) fn pods(server: &Server) -> Value {
-    let machine = &server.machine;
-    let items = machine.pods.all().into_iter().map(|pod| {
+    let kubelet = &server.kubelet;
+    let items = kubelet.pod_workers.pods().into_iter().map(|pod| {
         let mut tree = pod.tree().clone();
-        if let Some(status) = machine.statuses.last(pod.uid()) {
+        if let Some(status) = kubelet.status.last(pod.uid()) {
             tree.set(&["status"], status);
         }
         tree
@@ -85,19 +85,19 @@ pub(super) fn pods(server: &Server) -> Value {
     value!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": (items)})
 }
 
-/// How the kubelet is set up: what it was told, and what came of it.
+/// The kubelet's configuration, with defaults (`/configz`).
 fn configuration(server: &Server) -> Value {
-    let machine = &server.machine;
-    let resolver = &machine.config.resolver;
+    let kubelet = &server.kubelet;
+    let resolver = &kubelet.containers.config.resolver;
     let dns: Vec<Value> = resolver.cluster_servers.iter().map(|server| server.as_str().into()).collect();
-    let mut tree = machine.configuration.clone().unwrap_or_else(Value::object);
+    let mut tree = kubelet.configuration.clone().unwrap_or_else(Value::object);
     for (field, value) in [
         ("kind", Value::from("KubeletConfiguration")),
         ("apiVersion", Value::from("kubelet.config.k8s.io/v1beta1")),
-        ("port", Value::Int(i64::from(machine.api_port))),
+        ("port", Value::Int(i64::from(kubelet.node.api_port))),
         ("clusterDNS", Value::Array(dns)),
         ("clusterDomain", Value::from(resolver.cluster_domain.as_str())),
-        ("podLogsDir", Value::from(machine.config.log_root.as_str())),
+        ("podLogsDir", Value::from(kubelet.containers.config.log_root.as_str())),
     ] {
         tree.set(&[field], value);
     }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_configuration_closes_parts_of_the_api() {
+    fn the_configuration_disables_parts_of_the_api() {
         let closed = |configuration: Value, path: &str| {
             disabled(Some(&configuration), &path.split('/').collect::<Vec<_>>()).is_some()
         };

@@ -1,9 +1,10 @@
 //! SPDY/3.1, the protocol of sessions before WebSockets: many streams over one connection, all opened by the client.
-//! Clients come to the kubelet with it, and the kubelet goes with it to runtimes that serve sessions themselves.
+//! The kubelet is its server for clients, and its client for runtimes that serve sessions themselves.
 //!
-//! As the clients that speak it, this knows no windows: who does not read holds up the connection.
+//! As other implementations of it, this has no flow control: a stream that is not read blocks the connection.
 
 mod frames;
+pub(super) mod fuzz;
 mod headers;
 
 use std::collections::HashMap;
@@ -17,16 +18,16 @@ use tokio::sync::mpsc;
 use frames::{Incoming, Outgoing};
 use headers::{Headers, Packer, Unpacker};
 
-/// How many frames wait, each way and for each stream.
+/// The number of frames that wait, each way and for each stream.
 const AHEAD: usize = 16;
 
-/// Where what comes on each stream goes.
+/// The receivers of each stream's data.
 type Streams = Arc<Mutex<HashMap<u32, mpsc::Sender<Bytes>>>>;
 
 /// A stream that the client opened.
 pub(super) struct Stream {
     headers: Headers,
-    /// What comes; closed at its end.
+    /// The data; closed at its end.
     pub(super) data: mpsc::Receiver<Bytes>,
     pub(super) out: Outlet,
 }
@@ -42,14 +43,14 @@ impl Stream {
     }
 }
 
-/// The way back to the client on one stream. Dropped, it is not closed: that is said.
+/// The sending side of one stream. Dropping it does not close the stream.
 #[derive(Clone)]
 pub(super) struct Outlet {
     id: u32,
     frames: mpsc::Sender<Outgoing>,
 }
 
-/// The client is gone.
+/// The other end is gone.
 #[derive(Debug)]
 pub(super) struct Gone;
 
@@ -66,7 +67,7 @@ impl Outlet {
         self.frame(Outgoing::Reset { id: self.id }).await
     }
 
-    /// Waits until the client is gone.
+    /// Waits until the other end is gone.
     pub(super) async fn closed(&self) {
         self.frames.closed().await;
     }
@@ -76,7 +77,7 @@ impl Outlet {
     }
 }
 
-/// The client's end of a connection. Dropped, the connection ends.
+/// The client's end of a connection. Dropping it closes the connection.
 pub(super) struct Opener {
     frames: mpsc::Sender<Outgoing>,
     streams: Streams,
@@ -107,13 +108,13 @@ impl Drop for Opener {
 
 /// Speaks SPDY on a connection as its client.
 pub(super) fn connect(io: impl AsyncRead + AsyncWrite + Send + 'static) -> Opener {
-    // Nothing is opened by the other end.
+    // The other end opens no streams.
     let (opened, _) = mpsc::channel(1);
     let (frames, streams, connection) = speak(io, opened);
     Opener { frames, streams, next: 1, connection }
 }
 
-/// Speaks SPDY on a connection; what the client opens comes out, until it is gone.
+/// Speaks SPDY on a connection as its server. Returns the streams that the client opens, until it is gone.
 pub(super) fn serve(io: impl AsyncRead + AsyncWrite + Send + 'static) -> mpsc::Receiver<Stream> {
     let (opened, streams) = mpsc::channel(AHEAD);
     speak(io, opened);
@@ -130,7 +131,7 @@ fn speak(
     let receiving = receive(reader, opened, frames.clone(), streams.clone());
     let known = streams.clone();
     let connection = tokio::spawn(async move {
-        // However the connection ends, it has ended: both halves end together, and so do all streams.
+        // However the connection ends, both halves end together, and so do all streams.
         tokio::select! {
             _ = receiving => {}
             _ = send(writer, outgoing) => {}
@@ -158,7 +159,7 @@ async fn receive(
                 }
                 frames.send(Outgoing::Accept { id }).await.map_err(gone)?;
                 let stream = Stream { headers, data, out: Outlet { id, frames: frames.clone() } };
-                // Streams that nobody waits for are left alone.
+                // Frames of unknown streams are ignored.
                 let _ = opened.send(stream).await;
             }
             Incoming::Data { id, bytes, ended } => {
@@ -166,7 +167,7 @@ async fn receive(
                 if let Some(stream) = stream
                     && !bytes.is_empty()
                 {
-                    // What nobody reads any more is thrown away.
+                    // Data of a stream whose reader is gone is discarded.
                     let _ = stream.send(bytes).await;
                 }
                 if ended {

@@ -1,4 +1,4 @@
-//! Sessions over SPDY: one stream for each of what a session carries, told apart by their headers.
+//! Exec and attach sessions over SPDY: one stream for each channel, distinguished by headers.
 
 use std::time::Duration;
 
@@ -8,30 +8,30 @@ use http::{HeaderMap, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use tokio::sync::mpsc;
 
-use super::answer::{self, Answer};
-use super::session::{Channel, Client, Streams};
+use super::remote_command::{Channel, Client, Streams};
+use super::response::{self, ApiResponse};
 use super::spdy::{Outlet, Stream};
 use super::websocket;
 
 pub(super) const VERSIONS: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 const ACCEPTED: HeaderName = HeaderName::from_static("x-accepted-stream-protocol-versions");
-/// How long a client may take to open its streams.
+/// The time in which a client must open its streams.
 const PATIENCE: Duration = Duration::from_secs(30);
 const AHEAD: usize = 8;
 
-/// What clients call the protocols of sessions, the best first.
+/// The names of session protocols, the best first.
 pub(super) const SESSION: [&str; 4] =
     ["v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io"];
 pub(super) const PORT_FORWARD: [&str; 1] = ["portforward.k8s.io"];
 
-pub(super) fn is_asked_for(headers: &HeaderMap) -> bool {
+pub(super) fn is_upgrade(headers: &HeaderMap) -> bool {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     text(UPGRADE).eq_ignore_ascii_case("SPDY/3.1")
         && text(CONNECTION).to_ascii_lowercase().contains("upgrade")
 }
 
-/// The first protocol of the client's that is known here; the oldest if it names none.
-pub(super) fn agree(headers: &HeaderMap, known: &'static [&'static str]) -> Option<&'static str> {
+/// The first protocol of the client that is known here; the oldest if it names none.
+pub(super) fn negotiate(headers: &HeaderMap, known: &'static [&'static str]) -> Option<&'static str> {
     let values = headers.get_all(VERSIONS).iter().filter_map(|value| value.to_str().ok());
     let offered: Vec<&str> = values.flat_map(|value| value.split(',')).map(str::trim).collect();
     if offered.is_empty() {
@@ -40,17 +40,17 @@ pub(super) fn agree(headers: &HeaderMap, known: &'static [&'static str]) -> Opti
     offered.into_iter().find_map(|name| known.iter().copied().find(|known| *known == name))
 }
 
-/// What a client hears that speaks none of these.
-pub(super) fn disagreed(known: &[&'static str]) -> Answer {
-    let mut answer = answer::text(StatusCode::FORBIDDEN, "unable to upgrade: unable to negotiate protocol");
+/// The response to a client that speaks none of these.
+pub(super) fn unsupported_protocol(known: &[&'static str]) -> ApiResponse {
+    let mut answer = response::text(StatusCode::FORBIDDEN, "unable to upgrade: unable to negotiate protocol");
     for name in known {
         answer.headers_mut().append(ACCEPTED, HeaderValue::from_static(name));
     }
     answer
 }
 
-/// Agrees to speak SPDY from now on.
-pub(super) fn switching(protocol: &'static str) -> Answer {
+/// The response that switches the connection to SPDY.
+pub(super) fn switching(protocol: &'static str) -> ApiResponse {
     let mut answer = Response::new(Empty::new().boxed_unsync());
     *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = answer.headers_mut();
@@ -93,12 +93,12 @@ pub(super) async fn client(
     Some(Client { stdin, sizes: sizes.map_or_else(closed, sizes_of), out, reads_status })
 }
 
-/// What nothing comes from.
+/// A receiver without data.
 fn closed<T>() -> mpsc::Receiver<T> {
     mpsc::channel(1).1
 }
 
-/// The ways back to the client.
+/// The streams to the client.
 struct Outlets {
     stdout: Option<Outlet>,
     stderr: Option<Outlet>,
@@ -106,7 +106,7 @@ struct Outlets {
 }
 
 impl Outlets {
-    /// Sends until there is nothing more to send or nobody to send it to, and then closes all of them.
+    /// Sends until the output ends or the client is gone, and then closes all streams.
     async fn send_all(self, mut outgoing: mpsc::Receiver<(Channel, Bytes)>) {
         loop {
             let next = tokio::select! {
@@ -126,13 +126,13 @@ impl Outlets {
             }
         }
         for outlet in self.stdout.iter().chain(&self.stderr).chain([&self.status]) {
-            // A client that left just now does not care.
+            // The client may have left just now.
             let _ = outlet.end().await;
         }
     }
 }
 
-/// The sizes that come on a stream, one JSON object after the other.
+/// The terminal sizes on a stream, one JSON object after the other.
 fn sizes_of(mut stream: Stream) -> mpsc::Receiver<(u16, u16)> {
     let (sender, sizes) = mpsc::channel(AHEAD);
     tokio::spawn(async move {
@@ -156,13 +156,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn protocols() {
+    fn protocols_are_negotiated() {
         let agreed = |names: &[&'static str]| {
             let mut headers = HeaderMap::new();
             for name in names {
                 headers.append(VERSIONS, HeaderValue::from_static(name));
             }
-            agree(&headers, &SESSION)
+            negotiate(&headers, &SESSION)
         };
         assert_eq!(agreed(&["v5.channel.k8s.io", "v4.channel.k8s.io"]), Some("v4.channel.k8s.io"));
         assert_eq!(agreed(&["v2.channel.k8s.io, channel.k8s.io"]), Some("v2.channel.k8s.io"));

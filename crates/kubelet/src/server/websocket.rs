@@ -1,6 +1,8 @@
-//! Sessions over WebSockets: every message begins with the number of the channel it is on.
+//! Sessions over WebSockets: every message begins with the number of its channel.
 //!
-//! `v5` can close a channel by a message of its own; `base64` is for clients that only have text.
+//! `v5` can close a channel by a message; `base64` is for clients that only have text.
+
+pub(super) mod fuzz;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -22,20 +24,20 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 
-use super::answer::{self, Answer};
-use super::session::{Channel, Client, Streams};
+use super::remote_command::{Channel, Client, Streams};
+use super::response::{self, ApiResponse};
 
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const STATUS: u8 = 3;
 const RESIZE: u8 = 4;
-/// Says that the channel whose number follows is closed.
+/// Closes the channel whose number follows.
 const CLOSE: u8 = 255;
-/// How many messages wait, each way.
+/// The number of messages that wait, each way.
 const AHEAD: usize = 8;
 
-/// What a client and the kubelet agree on.
+/// The protocol of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Protocol {
     name: &'static str,
@@ -57,7 +59,7 @@ const PROTOCOLS: [Protocol; 6] = [
     protocol("", false, false, false),
 ];
 
-pub(super) fn is_asked_for(headers: &HeaderMap) -> bool {
+pub(super) fn is_upgrade(headers: &HeaderMap) -> bool {
     let has = |name: HeaderName, word: &str| {
         let text = headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         text.split(',').any(|part| part.trim().eq_ignore_ascii_case(word))
@@ -65,34 +67,34 @@ pub(super) fn is_asked_for(headers: &HeaderMap) -> bool {
     has(UPGRADE, "websocket") && has(CONNECTION, "upgrade")
 }
 
-/// The names of protocols a client would speak, as it prefers them.
+/// The protocols that a client offers, in order of preference.
 pub(super) fn offered(headers: &HeaderMap) -> Vec<&str> {
     let values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim).collect()
 }
 
-/// The first protocol of the client's that is known here.
-pub(super) fn agree(headers: &HeaderMap) -> Option<Protocol> {
+/// The first protocol of the client that is known here.
+pub(super) fn negotiate(headers: &HeaderMap) -> Option<Protocol> {
     let offered = offered(headers);
     let known = |name: &&str| PROTOCOLS.into_iter().find(|protocol| protocol.name == *name);
     if offered.is_empty() { known(&"") } else { offered.iter().find_map(known) }
 }
 
-/// What a client hears that speaks none of these.
-pub(super) fn disagreed(headers: &HeaderMap) -> Answer {
+/// The response to a client that speaks none of these.
+pub(super) fn unsupported_protocol(headers: &HeaderMap) -> ApiResponse {
     let known = PROTOCOLS.map(|protocol| protocol.name).join(" ");
     let why = format!("requested protocol(s) are not supported: {:?}; supports [{known}]", offered(headers));
-    answer::text(StatusCode::FORBIDDEN, why)
+    response::text(StatusCode::FORBIDDEN, why)
 }
 
 impl Protocol {
-    pub(super) fn switching(self, headers: &HeaderMap) -> Option<Answer> {
+    pub(super) fn switching(self, headers: &HeaderMap) -> Option<ApiResponse> {
         switching(headers, self.name)
     }
 }
 
-/// Agrees to speak WebSocket from now on; `None` if the client does not know how.
-pub(super) fn switching(headers: &HeaderMap, protocol: &str) -> Option<Answer> {
+/// The response that switches the connection to WebSocket; `None` if the request is not an upgrade.
+pub(super) fn switching(headers: &HeaderMap, protocol: &str) -> Option<ApiResponse> {
     let key = headers.get(SEC_WEBSOCKET_KEY)?;
     if headers.get(SEC_WEBSOCKET_VERSION)? != "13" {
         return None;
@@ -116,7 +118,7 @@ pub(super) async fn socket(upgraded: Upgraded) -> Socket {
     WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, None).await
 }
 
-/// Takes a connection that speaks WebSocket apart into what a session carries.
+/// Splits a WebSocket connection into the channels of a session.
 pub(super) fn client(socket: Socket, protocol: Protocol, streams: Streams) -> Client {
     let (mut sink, source) = socket.split();
     let (stdin_sender, stdin) = mpsc::channel(AHEAD);
@@ -124,7 +126,7 @@ pub(super) fn client(socket: Socket, protocol: Protocol, streams: Streams) -> Cl
     let (out, mut outgoing) = mpsc::channel::<(Channel, Bytes)>(AHEAD);
     let inputs = Inputs { stdin: streams.stdin.then_some(stdin_sender), sizes: Some(sizes_sender) };
     tokio::spawn(async move {
-        // Says that the session has begun.
+        // An empty message begins the session.
         let first = if streams.stdout {
             STDOUT
         } else if streams.stderr {
@@ -141,7 +143,7 @@ pub(super) fn client(socket: Socket, protocol: Protocol, streams: Streams) -> Cl
             tokio::select! {
                 () = &mut read, if reading => {
                     reading = false;
-                    // Whoever sends sees that nobody is there.
+                    // The sender notices that the receiver is gone.
                     outgoing.close();
                 }
                 next = outgoing.recv() => {
@@ -152,14 +154,14 @@ pub(super) fn client(socket: Socket, protocol: Protocol, streams: Streams) -> Cl
                 }
             }
         }
-        // A client that is gone needs no goodbye.
-        let _ = sink.send(goodbye()).await;
+        // A client that is gone needs no close message.
+        let _ = sink.send(close_message()).await;
     });
     Client { stdin, sizes, out, reads_status: protocol.reads_status }
 }
 
-/// Clients take any other end for a failure.
-pub(super) fn goodbye() -> Message {
+/// The close message of a normal end; clients take any other end for a failure.
+pub(super) fn close_message() -> Message {
     Message::Close(Some(CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() }))
 }
 
@@ -174,7 +176,7 @@ fn number(channel: Channel) -> u8 {
 impl Protocol {
     pub(super) fn message(self, channel: u8, bytes: &[u8]) -> Message {
         if self.base64 {
-            let digit = char::from(b'0' + channel);
+            let digit = char::from(b'0'.wrapping_add(channel));
             return Message::text(format!("{digit}{}", STANDARD.encode(bytes)));
         }
         let mut message = BytesMut::with_capacity(1 + bytes.len());
@@ -183,35 +185,35 @@ impl Protocol {
         Message::Binary(message.freeze())
     }
 
-    /// What a message says; `None` if it says nothing.
-    pub(super) fn read(self, message: &Bytes) -> Option<Said> {
+    /// Decodes a message; `None` if it is empty or invalid.
+    pub(super) fn read(self, message: &Bytes) -> Option<ClientMessage> {
         let first = *message.first()?;
         if self.closes_channels && first == CLOSE {
-            return message.get(1).map(|channel| Said::Closed(*channel));
+            return message.get(1).map(|channel| ClientMessage::Closed(*channel));
         }
         if self.base64 {
             let bytes = STANDARD.decode(&message[1..]).ok()?;
-            return Some(Said::Bytes(first.wrapping_sub(b'0'), bytes.into()));
+            return Some(ClientMessage::Bytes(first.wrapping_sub(b'0'), bytes.into()));
         }
-        Some(Said::Bytes(first, message.slice(1..)))
+        Some(ClientMessage::Bytes(first, message.slice(1..)))
     }
 }
 
-/// What a client's message says.
+/// A decoded message of a client.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum ClientMessage {
     Bytes(u8, Bytes),
     Closed(u8),
 }
 
-/// Where what the client says goes.
+/// The receivers of the client's messages.
 struct Inputs {
     stdin: Option<mpsc::Sender<Bytes>>,
     sizes: Option<mpsc::Sender<(u16, u16)>>,
 }
 
 impl Inputs {
-    /// Takes messages until the client is gone.
+    /// Receives messages until the client is gone.
     async fn take_all(
         mut self,
         mut source: impl Stream<Item = tungstenite::Result<Message>> + Unpin,
@@ -225,26 +227,26 @@ impl Inputs {
                 _ => continue,
             };
             match protocol.read(&bytes) {
-                Some(Said::Bytes(STDIN, bytes)) => {
+                Some(ClientMessage::Bytes(STDIN, bytes)) => {
                     if let Some(stdin) = &self.stdin {
-                        // What nobody reads any more is thrown away.
+                        // Data of a closed channel is discarded.
                         let _ = stdin.send(bytes).await;
                     }
                 }
-                Some(Said::Bytes(RESIZE, bytes)) => {
+                Some(ClientMessage::Bytes(RESIZE, bytes)) => {
                     if let (Some(sizes), Some(size)) = (&self.sizes, size(&bytes)) {
                         let _ = sizes.send(size).await;
                     }
                 }
-                Some(Said::Closed(STDIN)) => self.stdin = None,
-                Some(Said::Closed(RESIZE)) => self.sizes = None,
+                Some(ClientMessage::Closed(STDIN)) => self.stdin = None,
+                Some(ClientMessage::Closed(RESIZE)) => self.sizes = None,
                 Some(_) | None => {}
             }
         }
     }
 }
 
-/// A window's size as clients tell it: `{"Width":80,"Height":24}`.
+/// Parses a terminal size: `{"Width":80,"Height":24}`.
 pub(super) fn size(bytes: &[u8]) -> Option<(u16, u16)> {
     let value = json::parse(bytes).ok()?;
     let number = |key: &str| u16::try_from(value.int_at(&[key])?).ok();
@@ -262,29 +264,29 @@ mod tests {
     }
 
     #[test]
-    fn the_clients_preference_counts() {
-        let agreed = |text: &str| agree(&headers(text)).map(|protocol| protocol.name);
+    fn the_clients_first_known_protocol_is_chosen() {
+        let agreed = |text: &str| negotiate(&headers(text)).map(|protocol| protocol.name);
         assert_eq!(agreed("v5.channel.k8s.io"), Some("v5.channel.k8s.io"));
         assert_eq!(agreed("v9.channel.k8s.io, channel.k8s.io"), Some("channel.k8s.io"));
         assert_eq!(agreed("v9.channel.k8s.io"), None);
-        assert_eq!(agree(&HeaderMap::new()).map(|protocol| protocol.name), Some(""));
+        assert_eq!(negotiate(&HeaderMap::new()).map(|protocol| protocol.name), Some(""));
     }
 
     #[test]
-    fn messages() {
+    fn messages_are_decoded() {
         let [v5, v4, base64, ..] = PROTOCOLS;
         let read = |protocol: Protocol, bytes: &'static [u8]| protocol.read(&Bytes::from_static(bytes));
-        assert_eq!(read(v5, b"\0ls"), Some(Said::Bytes(0, Bytes::from_static(b"ls"))));
-        assert_eq!(read(v5, b"\xff\0"), Some(Said::Closed(0)));
-        assert_eq!(read(v4, b"\xff\0"), Some(Said::Bytes(255, Bytes::from_static(b"\0"))));
-        assert_eq!(read(base64, b"0bHM="), Some(Said::Bytes(0, Bytes::from_static(b"ls"))));
+        assert_eq!(read(v5, b"\0ls"), Some(ClientMessage::Bytes(0, Bytes::from_static(b"ls"))));
+        assert_eq!(read(v5, b"\xff\0"), Some(ClientMessage::Closed(0)));
+        assert_eq!(read(v4, b"\xff\0"), Some(ClientMessage::Bytes(255, Bytes::from_static(b"\0"))));
+        assert_eq!(read(base64, b"0bHM="), Some(ClientMessage::Bytes(0, Bytes::from_static(b"ls"))));
         assert_eq!(read(v5, b""), None);
         assert_eq!(v5.message(1, b"hi"), Message::Binary(Bytes::from_static(b"\x01hi")));
         assert_eq!(base64.message(1, b"hi"), Message::text("1aGk="));
     }
 
     #[test]
-    fn sizes() {
+    fn sizes_are_parsed() {
         assert_eq!(size(br#"{"Width":80,"Height":24}"#), Some((80, 24)));
         assert_eq!(size(br#"{"Width":-1,"Height":24}"#), None);
         assert_eq!(size(b"x"), None);

@@ -1,4 +1,4 @@
-//! File systems and folders: how full they are.
+//! The usage of file systems and directories.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 
-/// How long what a folder holds is remembered: to walk through it takes time.
+/// The time that the size of a directory is cached, because walking it takes long.
 const REMEMBER: Duration = Duration::from_secs(60);
 
-/// A file system, or what a part of one takes of it.
+/// A file system, or a part of one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FsStats {
     pub(crate) at: Timestamp,
@@ -25,13 +25,13 @@ pub(crate) struct FsStats {
 }
 
 impl FsStats {
-    /// The same file system, and what of it is used by a part.
+    /// The same file system with the usage of a part.
     pub(crate) fn with_used(&self, used: Measured) -> FsStats {
         FsStats { used: used.bytes, inodes_used: used.inodes, ..self.clone() }
     }
 }
 
-/// What a folder holds.
+/// The size of a directory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Measured {
     pub(crate) bytes: u64,
@@ -59,7 +59,7 @@ pub(crate) fn file_system(path: &Path, now: Timestamp) -> Option<FsStats> {
     })
 }
 
-/// What a folder and everything below it takes. Blocks; neither are links followed nor other mounts entered, whatever
+/// The size of a directory in blocks and inodes. Links are not followed and other mounts not entered, whatever
 /// containers put there meanwhile.
 pub(crate) fn measure(folder: &Path) -> Measured {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -81,7 +81,7 @@ pub(crate) fn measure(folder: &Path) -> Measured {
             if stat.st_dev != own.st_dev {
                 continue;
             }
-            // A file of several names is counted with each: it is rare, and remembering all is dear.
+            // A file with several names is counted once for each: that is rare, and tracking all inodes is expensive.
             found = found.and(taken(&stat));
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                 folders.push(path.join(OsStr::from_bytes(name.to_bytes())));
@@ -95,7 +95,7 @@ fn taken(stat: &Stat) -> Measured {
     Measured { bytes: u64::try_from(stat.st_blocks).unwrap_or_default() * 512, inodes: 1 }
 }
 
-/// Folders that were measured lately.
+/// The cached sizes of directories.
 #[derive(Debug, Default)]
 pub(super) struct Folders(HashMap<PathBuf, (Timestamp, Measured)>);
 
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_is_remembered_for_a_while() {
+    fn sizes_are_cached() {
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
         let mut folders = Folders::default();
         let measured = Measured { bytes: 1, inodes: 1 };

@@ -7,49 +7,49 @@ use corten_container::{NetworkInterfaceUsage, NetworkUsage};
 use jiff::Timestamp;
 
 use super::{ContainerStats, Detail, FsStats, Measured, NodeStats, Processes, file_system};
-use crate::machine::Machine;
+use crate::kubelet::Kubelet;
 
 /// All pods.
 const PODS: &str = "/kubepods";
 
-pub(super) async fn look(machine: &Machine, detail: Detail) -> corten_container::Result<NodeStats> {
-    let now = machine.clock.now();
-    let usage = root(machine);
+pub(super) async fn look(kubelet: &Kubelet, detail: Detail) -> corten_container::Result<NodeStats> {
+    let now = kubelet.clock.now();
+    let usage = root(kubelet);
     let mut node = NodeStats {
         started: boot_time().unwrap_or(now),
         cpu: usage.cri_cpu(now),
         memory: usage.cri_memory(now),
         swap: usage.cri_swap(now),
         io: usage.cri_io(now),
-        system: system(machine, now),
+        system: system(kubelet, now),
         ..NodeStats::default()
     };
-    machine.stats.rate("/", &mut node.cpu);
+    kubelet.stats.rate("/", &mut node.cpu);
     if detail == Detail::Everything {
         node.network = network(now);
-        node.fs = file_system(machine.volumes.root(), now);
-        (node.image_fs, node.container_fs) = images(machine, now).await?;
+        node.fs = file_system(kubelet.volumes.root(), now);
+        (node.image_fs, node.container_fs) = images(kubelet, now).await?;
         node.processes = processes_of_node(now);
     }
     Ok(node)
 }
 
-/// What is available and what is used of something.
+/// The available and the used amount of a resource.
 type Left = Option<(u64, u64)>;
 
 /// The memory of the node, and that of all its pods together; the latter only if they are limited.
-pub(crate) fn memory(machine: &Machine) -> (Left, Left) {
+pub(crate) fn memory(kubelet: &Kubelet) -> (Left, Left) {
     let left = |memory: Memory| {
         let used = memory.working_set();
         Some((memory.limit?.saturating_sub(used), used))
     };
-    let pods = usage::read(&Folder { cgroups: machine.cgroups.hierarchies(), path: PODS });
-    (root(machine).memory.and_then(left), pods.memory.and_then(left))
+    let pods = usage::read(&Folder { cgroups: kubelet.resources.cgroups.hierarchies(), path: PODS });
+    (root(kubelet).memory.and_then(left), pods.memory.and_then(left))
 }
 
-/// The root cgroup. Version 2 counts no memory there, so the machine's own counters stand for it.
-fn root(machine: &Machine) -> Usage {
-    let folder = Folder { cgroups: machine.cgroups.hierarchies(), path: "/" };
+/// The root cgroup. Cgroup v2 has no memory counters there, so the machine's own stand for it.
+fn root(kubelet: &Kubelet) -> Usage {
+    let folder = Folder { cgroups: kubelet.resources.cgroups.hierarchies(), path: "/" };
     let mut usage = usage::read(&folder);
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     if usage.memory.is_none() {
@@ -62,7 +62,7 @@ fn root(machine: &Machine) -> Usage {
     usage
 }
 
-/// What the machine uses, by its own counters and those of the root cgroup.
+/// The memory usage of the machine, from its own counters and those of the root cgroup.
 fn memory_of_machine(meminfo: &str, stat: &str) -> Option<Memory> {
     let all = kilobytes(meminfo, "MemTotal")?;
     let stat = |name: &str| {
@@ -90,32 +90,32 @@ fn kilobytes(meminfo: &str, name: &str) -> Option<u64> {
     line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
-/// The parts of the node that are no pods, as far as they have cgroups of their own.
-fn system(machine: &Machine, now: Timestamp) -> Vec<ContainerStats> {
-    let own = own_cgroup(machine);
+/// The system containers that have cgroups of their own.
+fn system(kubelet: &Kubelet, now: Timestamp) -> Vec<ContainerStats> {
+    let own = own_cgroup(kubelet);
     let mut parts = vec![("pods", PODS.to_owned(), None)];
     if let Some(own) = own {
-        parts.insert(0, ("kubelet", own, Some(machine.stats.started)));
+        parts.insert(0, ("kubelet", own, Some(kubelet.stats.started)));
     }
     let look = |(name, path, started): (&str, String, Option<Timestamp>)| {
-        let usage = usage::read(&Folder { cgroups: machine.cgroups.hierarchies(), path: &path });
+        let usage = usage::read(&Folder { cgroups: kubelet.resources.cgroups.hierarchies(), path: &path });
         let mut found = ContainerStats {
             name: name.to_owned(),
             started: started.or_else(boot_time).unwrap_or(now),
             ..ContainerStats::default()
         };
         found.take(&usage, now);
-        machine.stats.rate(&path, &mut found.cpu);
+        kubelet.stats.rate(&path, &mut found.cpu);
         found
     };
     parts.into_iter().map(look).collect()
 }
 
-/// The cgroup that this process is in, unless that is everybody's.
-fn own_cgroup(machine: &Machine) -> Option<String> {
+/// The cgroup of this process, unless it is the root.
+fn own_cgroup(kubelet: &Kubelet) -> Option<String> {
     use corten_container::native::cgroup::Cgroups;
     let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let controller = match machine.cgroups.hierarchies() {
+    let controller = match kubelet.resources.cgroups.hierarchies() {
         Cgroups::V1(_) => "cpuacct",
         Cgroups::V2(_) => "",
     };
@@ -128,10 +128,10 @@ fn own_cgroup(machine: &Machine) -> Option<String> {
 }
 
 async fn images(
-    machine: &Machine,
+    kubelet: &Kubelet,
     now: Timestamp,
 ) -> corten_container::Result<(Option<FsStats>, Option<FsStats>)> {
-    let found = machine.images.fs_info().await?;
+    let found = kubelet.containers.images.fs_info().await?;
     let stats = |listed: &[corten_container::FilesystemUsage]| {
         let first = listed.first()?;
         let fs = file_system(Path::new(&first.mountpoint), now).unwrap_or_default();
@@ -156,7 +156,7 @@ fn network(now: Timestamp) -> Option<NetworkUsage> {
     Some(NetworkUsage { timestamp: now, default_interface, interfaces })
 }
 
-/// What went through an interface.
+/// The counters of an interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Interface {
     pub(crate) name: String,
@@ -172,7 +172,7 @@ pub(crate) struct Traffic {
     pub(crate) dropped: u64,
 }
 
-/// The interfaces that a table such as `/proc/net/dev` lists, but for the loopback and what belongs to single pods.
+/// The interfaces in a table such as `/proc/net/dev`, except for the loopback and those of single pods.
 pub(crate) fn interfaces(path: &str) -> Option<Vec<Interface>> {
     Some(read_interfaces(&std::fs::read_to_string(path).ok()?))
 }
@@ -191,7 +191,7 @@ fn read_interfaces(table: &str) -> Vec<Interface> {
     table.lines().filter_map(row).filter(|interface| !others(&interface.name)).collect()
 }
 
-/// How many processes and threads run, and the least of what limits them.
+/// The number of processes and threads, and the smallest limit on it.
 pub(crate) fn processes_of_node(now: Timestamp) -> Option<Processes> {
     let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<i64>().ok();
     let load = std::fs::read_to_string("/proc/loadavg").ok()?;
@@ -200,7 +200,7 @@ pub(crate) fn processes_of_node(now: Timestamp) -> Option<Processes> {
     Some(Processes { at: now, most: limits.min()?, running })
 }
 
-/// When the machine was started.
+/// The boot time of the machine.
 pub(crate) fn boot_time() -> Option<Timestamp> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("btime "))?;
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_machine_counts_where_the_root_cgroup_does_not() {
+    fn machine_counters_stand_for_the_root_cgroup() {
         let meminfo = "MemTotal:    1000 kB\nMemFree:      400 kB\nCached:       300 kB\nMapped: 10 kB\n\
                        SwapTotal:     50 kB\nSwapFree:      20 kB\nInactive(file): 5 kB\nAnonPages: 7 kB\n";
         let stat = "anon 2048\ninactive_file 102400\npgfault 3\n";

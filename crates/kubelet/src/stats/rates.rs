@@ -1,13 +1,13 @@
-//! How fast CPU time is used, from what was used in all at two times.
+//! The rate of cpu usage, from two samples of the total.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// What a rate is taken over at least, so that it does not depend on who asks how often.
+/// The minimum time between the samples of a rate, so that it does not depend on the frequency of requests.
 const SPAN: Duration = Duration::from_secs(10);
-/// Who was not asked about for so long is gone.
+/// The time after which a key without requests is forgotten.
 const FORGET: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(super) struct Rates(HashMap<String, Known>);
 
 #[derive(Debug, Clone, Copy)]
 struct Known {
-    /// The sample that rates are taken from, and the one that will be next.
+    /// The sample that rates are computed from, and the one that comes next.
     base: Sample,
     next: Sample,
 }
@@ -27,8 +27,8 @@ struct Sample {
 }
 
 impl Rates {
-    /// Takes in a sample and says how many billionths of a CPU were used since an earlier one.
-    pub(super) fn learn(&mut self, key: &str, at: Timestamp, total: u64) -> Option<u64> {
+    /// Takes over a sample. Returns the rate since an earlier one, in billionths of a CPU.
+    pub(super) fn add_sample(&mut self, key: &str, at: Timestamp, total: u64) -> Option<u64> {
         let now = Sample { at, total };
         let Some(known) = self.0.get_mut(key).filter(|known| known.next.total <= total) else {
             self.forget(at);
@@ -69,26 +69,26 @@ mod tests {
     #[test]
     fn a_rate_needs_two_samples() {
         let mut rates = Rates::default();
-        assert_eq!(rates.learn("a", at(0), 100), None);
-        assert_eq!(rates.learn("a", at(0), 100), None, "no time has passed");
-        assert_eq!(rates.learn("a", at(2), 2_000_000_100), Some(1_000_000_000));
-        assert_eq!(rates.learn("b", at(2), 7), None);
+        assert_eq!(rates.add_sample("a", at(0), 100), None);
+        assert_eq!(rates.add_sample("a", at(0), 100), None, "no time has passed");
+        assert_eq!(rates.add_sample("a", at(2), 2_000_000_100), Some(1_000_000_000));
+        assert_eq!(rates.add_sample("b", at(2), 7), None);
     }
 
     #[test]
-    fn rates_are_of_late() {
+    fn rates_are_recent() {
         let mut rates = Rates::default();
-        rates.learn("a", at(0), 0);
-        assert_eq!(rates.learn("a", at(10), 10_000_000_000), Some(1_000_000_000));
-        assert_eq!(rates.learn("a", at(20), 10_000_000_000), Some(500_000_000));
-        assert_eq!(rates.learn("a", at(30), 10_000_000_000), Some(0));
+        rates.add_sample("a", at(0), 0);
+        assert_eq!(rates.add_sample("a", at(10), 10_000_000_000), Some(1_000_000_000));
+        assert_eq!(rates.add_sample("a", at(20), 10_000_000_000), Some(500_000_000));
+        assert_eq!(rates.add_sample("a", at(30), 10_000_000_000), Some(0));
     }
 
     #[test]
-    fn a_counter_that_begins_again_has_no_rate() {
+    fn a_reset_counter_has_no_rate() {
         let mut rates = Rates::default();
-        rates.learn("a", at(0), 500);
-        assert_eq!(rates.learn("a", at(10), 10), None);
-        assert_eq!(rates.learn("a", at(11), 1_000_000_010), Some(1_000_000_000));
+        rates.add_sample("a", at(0), 500);
+        assert_eq!(rates.add_sample("a", at(10), 10), None);
+        assert_eq!(rates.add_sample("a", at(11), 1_000_000_010), Some(1_000_000_000));
     }
 }

@@ -1,4 +1,4 @@
-//! The summary as `/stats/summary` tells it. Names are upstream's.
+//! The response of `/stats/summary`. Names are upstream's.
 
 use corten_api::{Map, Value, time, value};
 use corten_container::{
@@ -89,7 +89,7 @@ fn at(time: Timestamp) -> Value {
     Value::from(time::format(time))
 }
 
-/// Counters are larger than any machine will see, but never larger than this.
+/// A counter as a JSON number; larger ones than JSON's are cut.
 fn number(count: u64) -> Value {
     Value::Int(i64::try_from(count).unwrap_or(i64::MAX))
 }

@@ -1,22 +1,22 @@
-//! What the volumes of a pod hold.
+//! The usage of a pod's volumes.
 
 use std::path::Path;
 
 use corten_api::Value;
 
 use super::{FsStats, Measured, VolumeStats, disk, file_system};
-use crate::machine::Machine;
+use crate::kubelet::Kubelet;
 use crate::pod::Pod;
 
-/// Every volume of a pod that is here and can be measured.
-pub(super) async fn of_pod(machine: &Machine, pod: &Pod) -> Vec<VolumeStats> {
+/// The usage of every volume of a pod that can be measured.
+pub(super) async fn of_pod(kubelet: &Kubelet, pod: &Pod) -> Vec<VolumeStats> {
     let mut found = Vec::new();
     for volume in pod.tree().items_at(&["spec", "volumes"]) {
         let Some(name) = volume.str_at(&["name"]) else { continue };
         let claim = claim(pod, volume, name);
         let stats = match &claim {
-            Some(claim) => of_claim(machine, pod, claim).await,
-            None => of_folder(machine, pod, name),
+            Some(claim) => of_claim(kubelet, pod, claim).await,
+            None => of_folder(kubelet, pod, name),
         };
         let ephemeral = claim.is_none() && volume.str_at(&["emptyDir", "medium"]) != Some("Memory");
         found.extend(stats.map(|fs| VolumeStats { name: name.to_owned(), claim, ephemeral, fs }));
@@ -24,32 +24,32 @@ pub(super) async fn of_pod(machine: &Machine, pod: &Pod) -> Vec<VolumeStats> {
     found
 }
 
-/// The claim that a volume stands for.
+/// The claim of a volume.
 fn claim(pod: &Pod, volume: &Value, name: &str) -> Option<String> {
     let claimed = volume.str_at(&["persistentVolumeClaim", "claimName"]).map(str::to_owned);
     claimed.or_else(|| volume.get("ephemeral").map(|_| format!("{}-{name}", pod.name())))
 }
 
-/// A volume that is a folder of the pod's.
-fn of_folder(machine: &Machine, pod: &Pod, name: &str) -> Option<FsStats> {
-    let folder = machine.volumes.find(pod, name)?;
-    let now = machine.clock.now();
-    let used = measured(machine, &folder);
+/// The usage of a volume in the pod's directory.
+fn of_folder(kubelet: &Kubelet, pod: &Pod, name: &str) -> Option<FsStats> {
+    let folder = kubelet.volumes.find(pod, name)?;
+    let now = kubelet.clock.now();
+    let used = measured(kubelet, &folder);
     Some(file_system(&folder, now)?.with_used(used))
 }
 
-/// A volume that was claimed: its whole file system, as a disk of its own would be.
-async fn of_claim(machine: &Machine, pod: &Pod, claim: &str) -> Option<FsStats> {
-    let folder = machine.volumes.claimed(machine, pod, claim).await?;
-    file_system(&folder, machine.clock.now())
+/// The usage of a claimed volume: that of its whole file system.
+async fn of_claim(kubelet: &Kubelet, pod: &Pod, claim: &str) -> Option<FsStats> {
+    let folder = kubelet.volumes.claimed(&kubelet.api, pod, claim).await?;
+    file_system(&folder, kubelet.clock.now())
 }
 
-fn measured(machine: &Machine, folder: &Path) -> Measured {
-    let now = machine.clock.now();
-    if let Some(known) = machine.stats.folders.lock().known(folder, now) {
+fn measured(kubelet: &Kubelet, folder: &Path) -> Measured {
+    let now = kubelet.clock.now();
+    if let Some(known) = kubelet.stats.folders.lock().known(folder, now) {
         return known;
     }
     let measured = disk::measure(folder);
-    machine.stats.folders.lock().learn(folder.to_owned(), now, measured);
+    kubelet.stats.folders.lock().learn(folder.to_owned(), now, measured);
     measured
 }

@@ -3,21 +3,21 @@
 use corten_api::{Map, Value, time};
 use jiff::Timestamp;
 
-use super::Known;
-use crate::allocation::Resizing;
-use crate::observed::{Observed, Sandbox};
+use super::StatusFacts;
+use crate::containers::observed::{Observed, Sandbox};
 use crate::pod::{HostNamespace, Pod, Role};
+use crate::resources::allocation::Resizing;
 
-/// What conditions are made from.
+/// The parts of a status that conditions depend on.
 pub(super) struct Parts<'a> {
     pub(super) init: &'a [Value],
     pub(super) main: &'a [Value],
     pub(super) phase: &'a str,
-    /// Why the node ended the pod for the sake of others.
+    /// The message of the `DisruptionTarget` condition, if it is set.
     pub(super) disrupted: Option<&'a str>,
 }
 
-/// One condition's answer: whether it holds, and why not.
+/// A condition's status, and the reason if it is false.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Answer {
     holds: bool,
@@ -39,14 +39,14 @@ impl Answer {
     }
 }
 
-/// Every condition that is the node's, and after them those of others as they were.
+/// All conditions of the kubelet, and after them those of other writers as they were.
 pub(super) fn conditions(
     pod: &Pod,
     observed: &Observed,
     parts: &Parts<'_>,
     old: &Value,
     now: Timestamp,
-    known: &Known,
+    facts: &StatusFacts,
 ) -> Vec<Value> {
     let containers = containers_ready(pod, parts);
     let ready = ready(pod, &containers, old);
@@ -64,7 +64,7 @@ pub(super) fn conditions(
     let before = old.items_at(&["conditions"]);
     let mut all: Vec<Value> =
         own.iter().map(|(kind, answer)| written(pod, kind, answer, before, now)).collect();
-    all.extend(known.resizing.written());
+    all.extend(facts.resizing.written());
     let kinds = || own.iter().map(|(kind, _)| *kind).chain(Resizing::KINDS);
     let is_own = |c: &&Value| kinds().any(|kind| c.str_at(&["type"]) == Some(kind));
     all.extend(before.iter().filter(|c| !is_own(c)).cloned());
@@ -132,7 +132,7 @@ fn initialized(pod: &Pod, parts: &Parts<'_>) -> Answer {
     if parts.phase == "Succeeded" && unknown.is_empty() {
         return Answer::completed(true);
     }
-    // Containers that run, or ran, say that initialization is behind them.
+    // Containers that run or ran imply that initialization is complete.
     let begun = parts.main.iter().any(|s| {
         s.at(&["state", "running"]).is_some()
             || s.at(&["state", "terminated"]).is_some()
@@ -177,7 +177,7 @@ fn shortcomings(reason: &'static str, unknown: &[&str], what: &str, lacking: &[&
     if messages.is_empty() { Answer::yes() } else { Answer::no(reason, messages.join(", ")) }
 }
 
-/// Ready containers and every gate that the pod names.
+/// The `Ready` condition: ready containers and every readiness gate.
 fn ready(pod: &Pod, containers: &Answer, old: &Value) -> Answer {
     if !containers.holds {
         return Answer { holds: false, reason: containers.reason, message: containers.message.clone() };

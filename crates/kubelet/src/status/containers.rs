@@ -4,38 +4,38 @@ use corten_api::{Map, Value, time, value};
 use corten_container::{ContainerState, ContainerStatus};
 use jiff::Timestamp;
 
-use super::{Known, Readiness};
-use crate::observed::Observed;
+use super::{Readiness, StatusFacts};
+use crate::containers::observed::Observed;
 use crate::pod::{Container, Pod, Role};
 
-/// What the runtime lost sight of ended like this.
+/// The exit code of a container that the runtime lost.
 const LOST: i32 = 137;
 
 pub(super) fn status(
     pod: &Pod,
     container: &Container,
     observed: &Observed,
-    known: &Known,
+    facts: &StatusFacts,
     before: &[Value],
     over: bool,
 ) -> Value {
     let old = before.iter().find(|s| s.str_at(&["name"]) == Some(container.name.as_str()));
     let mut attempts = observed.attempts(&container.name);
-    let Some(latest) = attempts.next() else { return unseen(pod, container, known, old, over) };
+    let Some(latest) = attempts.next() else { return missing_status(pod, container, facts, old, over) };
     let mut out = Map::new();
-    let readiness = readiness(container, latest, known);
+    let readiness = readiness(container, latest, facts);
     out.insert("name", container.name.clone());
-    let (mut state, mut last) = (state(latest, known), Value::object());
+    let (mut state, mut last) = (state(latest, facts), Value::object());
     if let Some(previous) = attempts.find(|s| s.state == ContainerState::Exited) {
-        last = value!({"terminated": (terminated(previous, known))});
+        last = value!({"terminated": (terminated(previous, facts))});
     } else if let Some(earlier) = old.filter(|_| latest.metadata.attempt > 0).and_then(|s| s.get("lastState"))
     {
-        // The runtime may have collected the attempt before.
+        // The previous attempt may have been garbage collected.
         last = earlier.clone();
     }
-    let waits = known.waiting.get(container.name.as_str()).filter(|_| !over);
+    let waits = facts.waiting.get(container.name.as_str()).filter(|_| !over);
     if let Some(waiting) = waits.filter(|_| latest.state == ContainerState::Exited) {
-        last = value!({"terminated": (terminated(latest, known))});
+        last = value!({"terminated": (terminated(latest, facts))});
         state = waiting_state(&waiting.reason, &waiting.message);
     }
     out.insert("state", state);
@@ -44,16 +44,22 @@ pub(super) fn status(
     out.insert("restartCount", i64::from(latest.metadata.attempt));
     out.insert("image", shown_image(latest, container));
     out.insert("imageID", latest.image_ref.as_str());
-    out.insert("containerID", format!("{}://{}", known.runtime, latest.id));
+    out.insert("containerID", format!("{}://{}", facts.runtime, latest.id));
     if container.role != Role::Ephemeral || latest.state == ContainerState::Running {
         out.insert("started", readiness.started);
     }
-    resources(container, latest, known, &mut out);
+    resources(container, latest, facts, &mut out);
     Value::Object(out)
 }
 
-/// A container that the runtime knows nothing of: not made yet, or gone without a trace.
-fn unseen(pod: &Pod, container: &Container, known: &Known, old: Option<&Value>, over: bool) -> Value {
+/// The status of a container that the runtime does not have: not created yet, or lost.
+fn missing_status(
+    pod: &Pod,
+    container: &Container,
+    facts: &StatusFacts,
+    old: Option<&Value>,
+    over: bool,
+) -> Value {
     if let Some(old) = old.filter(|s| s.at(&["state", "terminated"]).is_some()) {
         return old.clone();
     }
@@ -69,7 +75,7 @@ fn unseen(pod: &Pod, container: &Container, known: &Known, old: Option<&Value>, 
     if container.role != Role::Ephemeral {
         out.insert("started", false);
     }
-    let state = match (known.waiting.get(container.name.as_str()), ran) {
+    let state = match (facts.waiting.get(container.name.as_str()), ran) {
         (_, Some(_)) if over => {
             let message = "The container could not be located when the pod was terminated";
             value!({"terminated": {
@@ -101,15 +107,15 @@ fn at(moment: Option<Timestamp>) -> Value {
     moment.map_or(Value::Null, |moment| Value::from(time::format(moment)))
 }
 
-fn state(status: &ContainerStatus, known: &Known) -> Value {
+fn state(status: &ContainerStatus, facts: &StatusFacts) -> Value {
     match status.state {
         ContainerState::Running => value!({"running": {"startedAt": (at(status.started_at))}}),
-        ContainerState::Exited => value!({"terminated": (terminated(status, known))}),
+        ContainerState::Exited => value!({"terminated": (terminated(status, facts))}),
         ContainerState::Created | ContainerState::Unknown => waiting_state("ContainerCreating", ""),
     }
 }
 
-fn terminated(status: &ContainerStatus, known: &Known) -> Value {
+fn terminated(status: &ContainerStatus, facts: &StatusFacts) -> Value {
     let mut out = Map::new();
     out.insert("exitCode", i64::from(status.exit_code));
     out.insert("reason", status.reason.as_str());
@@ -118,12 +124,12 @@ fn terminated(status: &ContainerStatus, known: &Known) -> Value {
     }
     out.insert("startedAt", at(status.started_at));
     out.insert("finishedAt", at(status.finished_at));
-    out.insert("containerID", format!("{}://{}", known.runtime, status.id));
+    out.insert("containerID", format!("{}://{}", facts.runtime, status.id));
     Value::Object(out)
 }
 
-/// Init containers are ready once they have succeeded; the others when their probes say so.
-fn readiness(container: &Container, status: &ContainerStatus, known: &Known) -> Readiness {
+/// Init containers are ready once they have succeeded; the others by their probes.
+fn readiness(container: &Container, status: &ContainerStatus, facts: &StatusFacts) -> Readiness {
     let running = status.state == ContainerState::Running;
     match container.role {
         Role::Init => Readiness {
@@ -132,25 +138,25 @@ fn readiness(container: &Container, status: &ContainerStatus, known: &Known) -> 
         },
         Role::Ephemeral => Readiness { started: running, ready: false },
         Role::Sidecar | Role::Main => {
-            let Readiness { started, ready } = known.readiness(status);
+            let Readiness { started, ready } = facts.readiness(status);
             Readiness { started: running && started, ready: running && started && ready }
         }
     }
 }
 
-/// The name the pod gave, unless the runtime has a better one.
+/// The pod's image name, unless the runtime has a better one.
 fn shown_image<'a>(status: &'a ContainerStatus, container: &'a Container) -> &'a str {
-    let known = [&status.image.user_specified_image, &status.image.image];
-    known.into_iter().find(|name| !name.is_empty()).map_or_else(|| container.image(), String::as_str)
+    let facts = [&status.image.user_specified_image, &status.image.image];
+    facts.into_iter().find(|name| !name.is_empty()).map_or_else(|| container.image(), String::as_str)
 }
 
-/// What the container was given, and what it has of that if it runs.
-fn resources(container: &Container, status: &ContainerStatus, known: &Known, out: &mut Map) {
+/// The allocated resources of a container, and the actuated ones if it runs.
+fn resources(container: &Container, status: &ContainerStatus, facts: &StatusFacts, out: &mut Map) {
     let allocated = container.tree.get("resources").cloned().unwrap_or_else(Value::object);
     if let Some(requests) = allocated.get("requests").filter(|requests| !requests.is_null()) {
         out.insert("allocatedResources", requests.clone());
     }
-    let actuated = known.actuated.as_ref().filter(|_| status.state == ContainerState::Running);
+    let actuated = facts.actuated.as_ref().filter(|_| status.state == ContainerState::Running);
     let has = actuated.and_then(|actuated| actuated.container(&container.name));
     out.insert("resources", has.cloned().unwrap_or(allocated));
 }

@@ -4,7 +4,7 @@ use corten_api::Value;
 
 use crate::pod::{Pod, RestartPolicy, Role};
 
-/// How many containers are in which state.
+/// The number of containers in each state.
 #[derive(Debug, Default)]
 struct Counts {
     unknown: usize,
@@ -15,7 +15,7 @@ struct Counts {
 }
 
 pub(super) fn phase(pod: &Pod, init: &[Value], main: &[Value], over: bool, old: &str) -> &'static str {
-    // What has ended does not begin again.
+    // A final phase stays.
     match old {
         "Failed" => return "Failed",
         "Succeeded" => return "Succeeded",

@@ -1,10 +1,10 @@
-//! Statuses of pods in the situations that users know.
+//! Tables of statuses.
 
 use corten_api::value;
 use corten_container::{ContainerMetadata, ImageSpec, PodSandboxState, PodSandboxStatus};
 
 use super::*;
-use crate::observed::Found;
+use crate::containers::observed::Found;
 use crate::pod::Source;
 
 fn at(second: i64) -> Timestamp {
@@ -48,12 +48,12 @@ fn found(name: &str, attempt: u32, state: corten_container::ContainerState, exit
     Found { sandbox_id: "s".into(), status }
 }
 
-fn known(ready: &[&str]) -> Known {
-    Known {
+fn facts(ready: &[&str]) -> StatusFacts {
+    StatusFacts {
         probed: ready.iter().map(|id| ((*id).to_owned(), Readiness { started: true, ready: true })).collect(),
         host_ips: vec!["192.168.0.1".into()],
         runtime: "corten".into(),
-        ..Known::default()
+        ..StatusFacts::default()
     }
 }
 
@@ -75,7 +75,7 @@ use corten_container::ContainerState::{Exited, Running};
 fn a_pod_whose_containers_run_and_are_ready() {
     let pod = pod("Always", value!([]), value!([{"name": "a", "image": "busybox"}]));
     let observed = Observed::new(vec![sandbox()], vec![found("a", 0, Running, 0)]);
-    let status = status(&pod, &observed, &known(&["a-0"]), false, at(9));
+    let status = status(&pod, &observed, &facts(&["a-0"]), false, at(9));
     assert_eq!(status.str_at(&["phase"]), Some("Running"));
     assert_eq!(status.str_at(&["podIP"]), Some("10.1.0.2"));
     assert_eq!(status.str_at(&["hostIP"]), Some("192.168.0.1"));
@@ -97,9 +97,9 @@ fn a_pod_whose_containers_run_and_are_ready() {
 }
 
 #[test]
-fn what_waits_says_why() {
+fn waiting_containers_have_reasons() {
     let both = pod("Always", value!([{"name": "i"}]), value!([{"name": "a"}]));
-    let nothing = status(&both, &Observed::default(), &known(&[]), false, at(0));
+    let nothing = status(&both, &Observed::default(), &facts(&[]), false, at(0));
     assert_eq!(nothing.str_at(&["phase"]), Some("Pending"));
     let reason = |status: &Value, list: &str| {
         status.items_at(&[list])[0].str_at(&["state", "waiting", "reason"]).unwrap_or_default().to_owned()
@@ -117,23 +117,23 @@ fn what_waits_says_why() {
         ]
     );
     let alone = pod("Always", value!([]), value!([{"name": "a"}]));
-    let creating = status(&alone, &Observed::default(), &known(&[]), false, at(0));
+    let creating = status(&alone, &Observed::default(), &facts(&[]), false, at(0));
     assert_eq!(reason(&creating, "containerStatuses"), "ContainerCreating");
-    let mut known = known(&[]);
-    known.waiting.insert("a".into(), Waiting { reason: "ErrImagePull".into(), message: "no".into() });
-    let pulling = status(&alone, &Observed::default(), &known, false, at(0));
+    let mut facts = facts(&[]);
+    facts.waiting.insert("a".into(), Waiting { reason: "ErrImagePull".into(), message: "no".into() });
+    let pulling = status(&alone, &Observed::default(), &facts, false, at(0));
     assert_eq!(reason(&pulling, "containerStatuses"), "ErrImagePull");
 }
 
 #[test]
-fn a_container_that_crashes_waits_between_attempts() {
+fn a_crashing_container_waits_between_attempts() {
     let pod = pod("Always", value!([]), value!([{"name": "a"}]));
     let observed = Observed::new(vec![sandbox()], vec![found("a", 1, Exited, 3), found("a", 0, Exited, 2)]);
-    let mut known = known(&[]);
-    known
+    let mut facts = facts(&[]);
+    facts
         .waiting
         .insert("a".into(), Waiting { reason: "CrashLoopBackOff".into(), message: "back-off 10s".into() });
-    let status = status(&pod, &observed, &known, false, at(9));
+    let status = status(&pod, &observed, &facts, false, at(9));
     let container = &status.items_at(&["containerStatuses"])[0];
     assert_eq!(container.str_at(&["state", "waiting", "reason"]), Some("CrashLoopBackOff"));
     assert_eq!(container.int_at(&["lastState", "terminated", "exitCode"]), Some(3));
@@ -142,7 +142,7 @@ fn a_container_that_crashes_waits_between_attempts() {
 }
 
 #[test]
-fn phases_of_pods_that_end() {
+fn final_phases_follow_from_exit_codes() {
     let cases = [
         ("Never", [0, 0], false, "Succeeded"),
         ("Never", [0, 1], false, "Failed"),
@@ -156,7 +156,7 @@ fn phases_of_pods_that_end() {
         let pod = pod(policy, value!([]), value!([{"name": "a"}, {"name": "b"}]));
         let observed =
             Observed::new(vec![sandbox()], vec![found("a", 0, Exited, a), found("b", 0, Exited, b)]);
-        let status = status(&pod, &observed, &known(&[]), over, at(9));
+        let status = status(&pod, &observed, &facts(&[]), over, at(9));
         assert_eq!(status.str_at(&["phase"]), Some(expected), "{policy} {a} {b} {over}");
     }
 }
@@ -165,23 +165,23 @@ fn phases_of_pods_that_end() {
 fn a_failed_init_container_fails_a_pod_that_never_restarts() {
     let pod = pod("Never", value!([{"name": "i"}]), value!([{"name": "a"}]));
     let observed = Observed::new(vec![sandbox()], vec![found("i", 0, Exited, 1)]);
-    let status = status(&pod, &observed, &known(&[]), false, at(9));
+    let status = status(&pod, &observed, &facts(&[]), false, at(9));
     assert_eq!(status.str_at(&["phase"]), Some("Failed"));
 }
 
 #[test]
-fn a_sidecar_has_to_have_begun_before_the_others() {
+fn a_sidecar_has_to_start_before_the_others() {
     let pod = pod("Always", value!([{"name": "s", "restartPolicy": "Always"}]), value!([{"name": "a"}]));
     let observed = Observed::new(vec![sandbox()], vec![found("s", 0, Running, 0)]);
-    let early = status(&pod, &observed, &known(&[]), false, at(9));
+    let early = status(&pod, &observed, &facts(&[]), false, at(9));
     assert_eq!(early.str_at(&["phase"]), Some("Pending"));
     assert!(conditions_of(&early)[1].starts_with("Initialized=False"));
-    let later = status(&pod, &observed, &known(&["s-0"]), false, at(9));
+    let later = status(&pod, &observed, &facts(&["s-0"]), false, at(9));
     assert!(conditions_of(&later)[1].starts_with("Initialized=True"));
 }
 
 #[test]
-fn conditions_keep_the_time_they_changed_and_those_of_others() {
+fn conditions_keep_transition_times_and_foreign_conditions() {
     let mut tree = pod("Always", value!([]), value!([{"name": "a"}])).tree().clone();
     tree.set(
         &["status", "conditions"],
@@ -193,7 +193,7 @@ fn conditions_keep_the_time_they_changed_and_those_of_others() {
     tree.set(&["spec", "readinessGates"], value!([{"conditionType": "example.com/gate"}]));
     let pod = Pod::new(tree, Source::Api);
     let observed = Observed::new(vec![sandbox()], vec![found("a", 0, Running, 0)]);
-    let status = status(&pod, &observed, &known(&["a-0"]), false, at(9));
+    let status = status(&pod, &observed, &facts(&["a-0"]), false, at(9));
     let conditions = status.items_at(&["conditions"]);
     assert_eq!(conditions[4].str_at(&["lastTransitionTime"]), Some("2020-01-01T00:00:00Z"));
     assert_eq!(conditions[5].str_at(&["type"]), Some("example.com/gate"));

@@ -1,4 +1,4 @@
-//! What is mounted for pods in the node's own mount namespace: memory, and paths within volumes.
+//! Mounts of pods in the node's own mount namespace: tmpfs and subPaths.
 
 use std::ffi::{CString, OsString};
 use std::io;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
 
-/// Everything that is mounted at or below a path, the innermost first.
+/// All mount points at or below a path, the innermost first.
 pub(super) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
     let text = std::fs::read_to_string("/proc/self/mountinfo")?;
     let points = text.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped);
@@ -17,25 +17,25 @@ pub(super) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Unmounts everything at or below a path, or fails: what is still mounted must not be taken for the pod's own.
-pub(super) fn release_all(path: &Path) -> io::Result<()> {
-    below(path)?.iter().try_for_each(|point| release(point))
+/// Unmounts everything at or below a path, or fails: a mount must not be taken for the pod's own directory.
+pub(super) fn unmount_all(path: &Path) -> io::Result<()> {
+    below(path)?.iter().try_for_each(|point| unmount_at(point))
 }
 
-/// Unmounts whatever is mounted at a path; nothing may be.
-pub(super) fn release(path: &Path) -> io::Result<()> {
+/// Unmounts everything at a path; a no-op if nothing is mounted.
+pub(super) fn unmount_at(path: &Path) -> io::Result<()> {
     loop {
         match unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
             Ok(()) => {}
             Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
-            Err(error) => return Err(error.into()),
+            Err(err) => return Err(err.into()),
         }
     }
 }
 
-/// Mounts memory at a path, unless that has been done; whether it was to be done. It is never swapped out if the kernel
-/// can promise that, which it can since 6.3.
-pub(super) fn memory(path: &Path, size: Option<i64>) -> io::Result<bool> {
+/// Mounts a tmpfs at a path unless there is one. Returns true if it did. The tmpfs is never swapped out if the kernel
+/// supports that (`noswap`, since 6.3).
+pub(super) fn mount_tmpfs(path: &Path, size: Option<i64>) -> io::Result<bool> {
     if below(path)?.iter().any(|point| point == path) {
         return Ok(false);
     }
@@ -45,7 +45,7 @@ pub(super) fn memory(path: &Path, size: Option<i64>) -> io::Result<bool> {
         Ok(rustix::mount::mount("tmpfs", path, "tmpfs", MountFlags::empty(), options.as_c_str())?)
     };
     match mount(format!("mode=0777,noswap{size}")) {
-        Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+        Err(err) if err.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
             mount(format!("mode=0777{size}"))?;
         }
         mounted => mounted?,
@@ -53,7 +53,7 @@ pub(super) fn memory(path: &Path, size: Option<i64>) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Spaces and the like are written as octal numbers.
+/// Decodes the octal escapes of mountinfo.
 fn unescaped(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_as_they_are() {
+    fn escaped_names_are_decoded() {
         assert_eq!(unescaped("/a\\040b\\134c"), PathBuf::from("/a b\\c"));
         assert!(below(Path::new("/")).unwrap().contains(&PathBuf::from("/")));
     }

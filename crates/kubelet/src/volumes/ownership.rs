@@ -1,8 +1,8 @@
-//! Volumes that a pod's group owns: everything in them, and what comes into them later.
+//! Volumes that the pod's `fsGroup` owns: all files in them, and those created later.
 //!
-//! Containers may be in the volume while this happens, and put links in the place of what was seen a moment ago. So nothing
-//! is ever done to a path: what is changed was opened from the volume's root in one step in which the kernel follows no
-//! link and enters no other mount, and it is changed by its descriptor. What was exchanged meanwhile is passed over.
+//! Containers may run in the volume meanwhile, and replace files by links at any moment. So nothing is ever done to a
+//! path: a file is opened from the volume's root in one step in which the kernel follows no link and enters no other
+//! mount, and it is changed by its descriptor. A file that was replaced meanwhile is skipped.
 
 use std::ffi::OsString;
 use std::io;
@@ -22,11 +22,11 @@ const SEARCH: u32 = 0o110;
 const SET_GROUP: u32 = 0o2000;
 const ALL_BITS: u32 = 0o7777;
 
-/// What a pod says of the group of its volumes.
+/// The `fsGroup` of a pod's volumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ownership {
     group: u32,
-    /// Leave everything as it is if the volume's root is as it should be.
+    /// Change nothing if the volume's root has the right owner and mode (`OnRootMismatch`).
     on_root_mismatch: bool,
 }
 
@@ -38,14 +38,14 @@ impl Ownership {
         Some(Ownership { group, on_root_mismatch })
     }
 
-    /// Gives a volume to the group, to write or only to read.
-    pub(super) fn give(self, volume: &Path, read_only: bool) -> io::Result<()> {
+    /// Makes the group own a volume, for writing or only for reading.
+    pub(super) fn set(self, volume: &Path, read_only: bool) -> io::Result<()> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let root = rustix::fs::openat(CWD, volume, flags, Mode::empty())?;
         if self.on_root_mismatch && self.holds(&rustix::fs::fstat(&root)?, read_only) {
             return Ok(());
         }
-        self.give_all(&root, read_only, &mut |_| ())
+        self.set_all(&root, read_only, &mut |_| ())
     }
 
     fn holds(self, root: &Stat, read_only: bool) -> bool {
@@ -54,11 +54,11 @@ impl Ownership {
         is_folder && root.st_gid == self.group && root.st_mode & needed == needed
     }
 
-    /// Gives everything, a folder after what is in it: whether its root is as it should be tells whether this was finished.
-    /// `about` is told of every path before it is looked at, for tests.
-    fn give_all(self, root: &OwnedFd, read_only: bool, about: &mut dyn FnMut(&Path)) -> io::Result<()> {
+    /// Sets everything, a directory after its contents: so a root with the right owner shows that the work was
+    /// finished. `about` is called with every path before it is opened, for tests.
+    fn set_all(self, root: &OwnedFd, read_only: bool, about: &mut dyn FnMut(&Path)) -> io::Result<()> {
         let mut path = PathBuf::from(".");
-        // The folders still to be entered of every folder from the root to where we are.
+        // The directories that are still to be entered, for every directory from the root to the present one.
         let mut pending: Vec<Vec<OsString>> = Vec::new();
         if let Some(folder) = open(root, &path, OFlags::RDONLY | OFlags::DIRECTORY)? {
             pending.push(self.give_files(&folder, &path, read_only, about)?);
@@ -75,16 +75,16 @@ impl Ownership {
                 if !pending.is_empty() {
                     about(&path);
                     if let Some(folder) = open(root, &path, OFlags::PATH | OFlags::NOFOLLOW)? {
-                        self.give_one(&folder, read_only)?;
+                        self.set_one(&folder, read_only)?;
                     }
                     path.pop();
                 }
             }
         }
-        self.give_one(root, read_only)
+        self.set_one(root, read_only)
     }
 
-    /// Gives what is in a folder but for the folders in it, which are returned.
+    /// Sets the files in a directory. Returns the directories in it.
     fn give_files(
         self,
         folder: &OwnedFd,
@@ -106,15 +106,15 @@ impl Ownership {
             if kind(&rustix::fs::fstat(&found)?) == FileType::Directory {
                 folders.push(name.to_owned());
             } else {
-                self.give_one(&found, read_only)?;
+                self.set_one(&found, read_only)?;
             }
         }
         Ok(folders)
     }
 
-    /// Gives what a descriptor stands for. Links have an owner, but no mode.
-    fn give_one(self, found: &OwnedFd, read_only: bool) -> io::Result<()> {
-        // A change of owner takes `setuid` away; upstream leaves it as it was.
+    /// Sets the owner and mode of an open file. Links have an owner, but no mode.
+    fn set_one(self, found: &OwnedFd, read_only: bool) -> io::Result<()> {
+        // A change of owner removes `setuid`; upstream restores it.
         let before = rustix::fs::fstat(found)?;
         let group = Some(Gid::from_raw(self.group));
         rustix::fs::chownat(found, "", None, group, AtFlags::EMPTY_PATH)?;
@@ -132,18 +132,18 @@ fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// The path of what a descriptor stands for, which is not looked up again: not even that of a device is opened.
+/// The path of a descriptor, which is not resolved again: not even a device is opened.
 fn path_of(descriptor: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", descriptor.as_raw_fd())
 }
 
-/// Opens what is below a folder, in the same mount and without following a link; nothing if it is not there as such.
+/// Opens a file below a directory, in the same mount and without following links; `None` if there is none.
 fn open(folder: &OwnedFd, path: &Path, flags: OFlags) -> io::Result<Option<OwnedFd>> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     match rustix::fs::openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
         Ok(found) => Ok(Some(found)),
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => Ok(None),
-        Err(error) => Err(error.into()),
+        Err(err) => Err(err.into()),
     }
 }
 
@@ -167,7 +167,7 @@ mod tests {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// A volume with `folder/file` and `link`, which leads to a folder of the node with a file of the same name.
+    /// A volume with `folder/file` and `link`, which leads to a directory of the node with a file of the same name.
     fn hostile() -> (tempfile::TempDir, PathBuf, PathBuf) {
         let all = tempfile::tempdir().unwrap();
         let (volume, outside) = (all.path().join("volume"), all.path().join("outside"));
@@ -193,29 +193,29 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_is_right_is_left_alone() {
+    fn a_root_with_the_right_owner_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();
         let mismatch = Ownership { on_root_mismatch: true, ..ALWAYS };
-        mismatch.give(folder.path(), false).unwrap();
+        mismatch.set(folder.path(), false).unwrap();
         assert_eq!(look(&file), (4711, 0o664));
         let (group, mode) = look(folder.path());
         assert_eq!((group, mode & 0o2070), (4711, 0o2070));
         set_mode(&file, 0o600);
-        mismatch.give(folder.path(), false).unwrap();
+        mismatch.set(folder.path(), false).unwrap();
         assert_eq!(look(&file), (4711, 0o600));
-        ALWAYS.give(folder.path(), true).unwrap();
+        ALWAYS.set(folder.path(), true).unwrap();
         assert_eq!(look(&file), (4711, 0o640));
     }
 
     #[test]
-    fn everything_below_is_given() {
+    fn all_files_get_the_group() {
         let (_all, volume, outside) = hostile();
         set_mode(&volume.join("folder/file"), 0o4700);
         std::fs::create_dir(volume.join("folder/deeper")).unwrap();
         rustix::fs::mkfifoat(CWD, volume.join("folder/deeper/pipe"), Mode::from_raw_mode(0o600)).unwrap();
-        ALWAYS.give(&volume, false).unwrap();
+        ALWAYS.set(&volume, false).unwrap();
         assert_eq!(look(&volume.join("folder/file")), (4711, 0o4760));
         assert_eq!(look(&volume.join("folder/deeper")).0, 4711);
         assert_eq!(look(&volume.join("folder/deeper")).1 & 0o2770, 0o2770);
@@ -224,9 +224,9 @@ mod tests {
         is_untouched(&outside);
     }
 
-    /// Whatever is exchanged for a link right before it is looked at: the link leads nowhere.
+    /// Every file is replaced by a link right before it is opened: the link is not followed.
     #[test]
-    fn links_that_come_at_the_worst_moment_are_not_followed() {
+    fn links_at_the_worst_moment_are_not_followed() {
         for moment in ["./folder", "./folder/file"] {
             for time in 1..=3 {
                 let (_all, volume, outside) = hostile();
@@ -234,7 +234,7 @@ mod tests {
                 let root = rustix::fs::openat(CWD, &volume, flags, Mode::empty()).unwrap();
                 let mut seen = 0;
                 ALWAYS
-                    .give_all(&root, false, &mut |path| {
+                    .set_all(&root, false, &mut |path| {
                         seen += usize::from(path == Path::new(moment));
                         if seen == time {
                             exchange(&volume.join("folder"), &volume.join("link"));
@@ -247,9 +247,9 @@ mod tests {
         }
     }
 
-    /// The same with a container that exchanges all the time.
+    /// The same with a container that replaces files all the time.
     #[test]
-    fn a_race_of_links_is_lost() {
+    fn a_race_with_links_is_harmless() {
         let (_all, volume, outside) = hostile();
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -259,30 +259,30 @@ mod tests {
                 }
             });
             for _ in 0..2000 {
-                ALWAYS.give(&volume, false).unwrap();
+                ALWAYS.set(&volume, false).unwrap();
             }
             is_over.store(true, Ordering::Relaxed);
         });
         is_untouched(&outside);
     }
 
-    /// What is mounted within a volume is not the volume's.
+    /// Other mounts within a volume are not the volume's.
     #[test]
     fn other_mounts_are_not_entered() {
         let (_all, volume, outside) = hostile();
         let place = volume.join("folder/mounted");
         std::fs::create_dir(&place).unwrap();
         rustix::mount::mount_bind(&outside, &place).unwrap();
-        let given = ALWAYS.give(&volume, false);
+        let given = ALWAYS.set(&volume, false);
         rustix::mount::unmount(&place, rustix::mount::UnmountFlags::DETACH).unwrap();
         given.unwrap();
         is_untouched(&outside);
     }
 
-    /// Neither the stack nor descriptors grow with the depth; paths that no system call takes are refused.
+    /// Neither the stack nor descriptors grow with the depth; paths that no system call accepts are refused.
     #[test]
-    fn folders_may_be_deep() {
-        // In memory, where that is quick.
+    fn deep_directories_are_handled() {
+        // On a tmpfs, where that is quick.
         let volume = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let deep = |depth: usize| {
             let mut at: OwnedFd = std::fs::File::open(volume.path()).unwrap().into();
@@ -294,10 +294,10 @@ mod tests {
             rustix::fs::fstat(&at).map(|stat| (stat.st_gid, at)).unwrap()
         };
         let (_, bottom) = deep(1000);
-        ALWAYS.give(volume.path(), false).unwrap();
+        ALWAYS.set(volume.path(), false).unwrap();
         assert_eq!(rustix::fs::fstat(&bottom).unwrap().st_gid, 4711);
         deep(2100);
-        let error = ALWAYS.give(volume.path(), false).unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(Errno::NAMETOOLONG.raw_os_error()));
+        let err = ALWAYS.set(volume.path(), false).unwrap_err();
+        assert_eq!(err.raw_os_error(), Some(Errno::NAMETOOLONG.raw_os_error()));
     }
 }

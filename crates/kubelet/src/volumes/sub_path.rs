@@ -1,8 +1,8 @@
-//! A path within a volume, which never leads out of it.
+//! A subPath of a volume, which never leads out of it.
 //!
-//! Containers can change what is in their volumes at any time, also between a look at a path and its use. So every
-//! step is taken on a descriptor of the one before, links that lead out of the volume are refused by the kernel, and what was
-//! found is mounted by its descriptor: the runtime is told of the mount, and nobody can put anything else in its place.
+//! Containers can change their volumes at any time, also between a check of a path and its use. So every step is
+//! taken on a descriptor of the one before, links that lead out of the volume are refused by the kernel, and the
+//! result is mounted by its descriptor: the runtime gets the mount point, which no container can replace.
 
 use std::fs::File;
 use std::io;
@@ -13,76 +13,76 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use super::mount_points;
 
-/// Finds or makes what is at a path within a volume, and mounts it at `place`, which is where the path leads to from then on.
-pub(super) fn mount(volume: &Path, sub_path: &str, place: &Path) -> Result<(), Refused> {
+/// Finds or creates a path within a volume, and mounts it at `place`.
+pub(super) fn mount(volume: &Path, sub_path: &str, place: &Path) -> Result<(), SubPathError> {
     let found = find(volume, sub_path)?;
-    bind(&found, place).map_err(Refused::Mount)
+    bind(&found, place).map_err(SubPathError::Mount)
 }
 
-/// Why a path within a volume cannot be had.
+/// A subPath could not be prepared.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Refused {
+pub(crate) enum SubPathError {
     #[error("error SubPath `{0}` must not be an absolute path")]
     Absolute(String),
     #[error("unable to provision SubPath `{0}`: must not contain '..'")]
     Backwards(String),
-    #[error("making what is missing")]
-    Make(#[source] io::Error),
-    #[error("mounting it")]
+    #[error("cannot create a directory of the subPath")]
+    Create(#[source] io::Error),
+    #[error("cannot mount the subPath")]
     Mount(#[source] io::Error),
 }
 
-/// Finds or makes what is at a path within a volume.
-fn find(volume: &Path, sub_path: &str) -> Result<OwnedFd, Refused> {
+/// Finds or creates a path within a volume.
+fn find(volume: &Path, sub_path: &str) -> Result<OwnedFd, SubPathError> {
     let relative = Path::new(sub_path);
     if relative.is_absolute() {
-        return Err(Refused::Absolute(sub_path.to_owned()));
+        return Err(SubPathError::Absolute(sub_path.to_owned()));
     }
     if relative.components().any(|part| part == Component::ParentDir) {
-        return Err(Refused::Backwards(sub_path.to_owned()));
+        return Err(SubPathError::Backwards(sub_path.to_owned()));
     }
     let root =
         rustix::fs::openat(CWD, volume, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    let root = root.map_err(|error| Refused::Mount(error.into()))?;
-    // What is made is as open as the volume is.
+    let root = root.map_err(|err| SubPathError::Mount(err.into()))?;
+    // New directories have the volume's mode.
     let mode = rustix::fs::fstat(&root).map_or(0o755, |stat| stat.st_mode & 0o7777);
-    open_or_make(&root, relative, mode)
+    open_or_create(&root, relative, mode)
 }
 
-/// Opens what is there, or makes a directory, and all above it.
-fn open_or_make(root: &OwnedFd, path: &Path, mode: u32) -> Result<OwnedFd, Refused> {
+/// Opens a path, or creates it and all directories above it.
+fn open_or_create(root: &OwnedFd, path: &Path, mode: u32) -> Result<OwnedFd, SubPathError> {
     match open(root, path) {
-        Err(error) if error == rustix::io::Errno::NOENT => {}
-        other => return other.map_err(|error| Refused::Mount(error.into())),
+        Err(err) if err == rustix::io::Errno::NOENT => {}
+        other => return other.map_err(|err| SubPathError::Mount(err.into())),
     }
-    let name = path.file_name().ok_or_else(|| Refused::Make(io::ErrorKind::InvalidInput.into()))?;
+    let name = path.file_name().ok_or_else(|| SubPathError::Create(io::ErrorKind::InvalidInput.into()))?;
     let parent = path.parent().unwrap_or(Path::new(""));
     let parent = if parent.as_os_str().is_empty() {
-        root.try_clone().map_err(Refused::Make)?
+        root.try_clone().map_err(SubPathError::Create)?
     } else {
-        open_or_make(root, parent, mode)?
+        open_or_create(root, parent, mode)?
     };
     let make = || -> rustix::io::Result<OwnedFd> {
         rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let made = rustix::fs::openat(&parent, name, flags, Mode::empty())?;
-        // As asked, whatever this process lets others do by default.
+        // The exact mode, whatever the umask is.
         rustix::fs::fchmod(&made, Mode::from_raw_mode(mode))?;
         Ok(made)
     };
-    make().map_err(|error| Refused::Make(error.into()))
+    make().map_err(|err| SubPathError::Create(err.into()))
 }
 
-/// Opens what is there; links are followed within the volume and nowhere else.
+/// Opens a path; links are followed within the volume and nowhere else.
 fn open(root: &OwnedFd, path: &Path) -> rustix::io::Result<OwnedFd> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     rustix::fs::openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
-/// Mounts what a descriptor stands for; what was mounted there before goes.
+/// Mounts an open file or directory, in place of an earlier mount.
 fn bind(found: &OwnedFd, place: &Path) -> io::Result<()> {
-    mount_points::release(place)?;
+    mount_points::unmount_at(place)?;
     let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(found)?.st_mode);
     let parent = place.parent().unwrap_or(Path::new("/"));
     // A path of the node, as are those below: the pod's directory, which no container reaches.
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_made_as_open_as_the_volume() {
+    fn new_directories_have_the_volumes_mode() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o2775)).unwrap();
         find(folder.path(), "a/b").unwrap();

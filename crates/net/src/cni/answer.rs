@@ -1,4 +1,4 @@
-//! What plugins say: results, errors, versions. Pure.
+//! Parses the output of plugins: results, errors, versions. Pure.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use super::config::Version;
 use super::{Error, Result};
 use crate::Cidr;
 
-/// What a plugin that succeeded with `ADD` did.
+/// Parses the result of a successful `ADD`.
 pub fn result(plugin: &str, output: &[u8]) -> Result<Value> {
     match serde_json::from_slice(output) {
         Ok(result @ Value::Object(_)) => Ok(result),
@@ -16,7 +16,7 @@ pub fn result(plugin: &str, output: &[u8]) -> Result<Value> {
     }
 }
 
-/// Why a plugin failed.
+/// The error of a failed plugin.
 pub fn failure(plugin: &str, command: &str, output: &[u8], complaint: &[u8], status: &str) -> Error {
     let said: Value = serde_json::from_slice(output).unwrap_or_default();
     let field = |name: &str| said.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -28,7 +28,7 @@ pub fn failure(plugin: &str, command: &str, output: &[u8], complaint: &[u8], sta
     failed(plugin, command, reason)
 }
 
-/// Refuses a plugin that does not speak a version.
+/// Fails if a plugin does not support a version.
 pub fn speaks(plugin: &str, output: &[u8], version: &Version) -> Result<()> {
     let said: Value = serde_json::from_slice(output).unwrap_or_default();
     let spoken = said.get("supportedVersions").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_the_plugins_own_words() {
+    fn errors_are_the_plugins_messages() {
         let said = br#"{"cniVersion": "1.0.0", "code": 7, "msg": "no room", "details": "10.0.0.0/30"}"#;
         let error = failure("bridge", "ADD", said, b"", "exit status: 1");
         assert_eq!(error.to_string(), r#"plugin type="bridge" failed (add): no room; 10.0.0.0/30"#);

@@ -1,6 +1,6 @@
-//! Configurations of CNI networks, as files in a folder say them: `.conflist` a list of plugins, `.conf` and `.json` one.
+//! CNI network configurations: files of a folder, `.conflist` with a list of plugins, `.conf` and `.json` with one.
 //!
-//! The first file by name that is good counts; one that is not is passed over, as upstream's runtimes do it.
+//! The first valid file by name is used; invalid ones are skipped, as upstream's runtimes do.
 
 use std::path::Path;
 use std::{fmt, fs, io};
@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 
 use super::{Error, Result};
 
-/// Versions of the specification that are spoken here, oldest first.
-const SPOKEN: [&str; 7] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
+/// The supported versions of the specification, oldest first.
+const SUPPORTED: [&str; 7] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
 
 /// A version of the specification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ pub struct List {
     pub plugins: Vec<Map<String, Value>>,
 }
 
-/// The configuration that counts.
+/// The first valid configuration of a folder.
 pub fn first(folder: &Path) -> Result<List> {
     let mut trouble = None;
     for path in candidates(folder)? {
@@ -58,13 +58,13 @@ pub fn first(folder: &Path) -> Result<List> {
     Err(trouble.unwrap_or_else(|| Error::NoConfiguration(folder.to_owned())))
 }
 
-/// Whether there is any configuration, good or not.
+/// True if there is any configuration, valid or not.
 pub fn exists(folder: &Path) -> bool {
     candidates(folder).is_ok_and(|candidates| !candidates.is_empty())
 }
 
 fn candidates(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
-    let failed = |source| Error::System { operation: format!("reading {}", folder.display()), source };
+    let failed = |source| Error::System { operation: format!("cannot read {}", folder.display()), source };
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(failed)?,
@@ -81,7 +81,7 @@ fn candidates(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
     Ok(found)
 }
 
-/// A `.conflist`.
+/// Parses a `.conflist`.
 pub fn list(text: &[u8]) -> std::result::Result<List, String> {
     let whole = object(text)?;
     let plugins = match whole.get("plugins") {
@@ -98,7 +98,7 @@ pub fn list(text: &[u8]) -> std::result::Result<List, String> {
     })
 }
 
-/// A `.conf`: a list of one.
+/// Parses a `.conf`: a list of one plugin.
 pub fn single(text: &[u8]) -> std::result::Result<List, String> {
     let whole = object(text)?;
     let (name, version) = (name(&whole)?, version(&whole)?);
@@ -117,7 +117,7 @@ fn plugin(value: Value) -> std::result::Result<Map<String, Value>, String> {
     }
 }
 
-/// Whether a word names a file in a folder, and nothing elsewhere.
+/// True if a word is a plain file name, without a path.
 fn plain(word: &str) -> bool {
     !word.is_empty() && word != "." && word != ".." && !word.contains(['/', '\0'])
 }
@@ -132,19 +132,19 @@ fn name(whole: &Map<String, Value>) -> std::result::Result<String, String> {
     Err(format!("{name:?} cannot name a network"))
 }
 
-/// The highest version that it offers and that is spoken here.
+/// The highest version that the configuration offers and this runtime supports.
 fn version(whole: &Map<String, Value>) -> std::result::Result<Version, String> {
     let one = whole.get("cniVersion").and_then(Value::as_str).filter(|version| !version.is_empty());
     let many = whole.get("cniVersions").and_then(Value::as_array).into_iter().flatten();
     let offered: Vec<&str> = one.into_iter().chain(many.filter_map(Value::as_str)).collect();
-    // What says nothing is from before there were versions.
-    let offered = if offered.is_empty() { vec![SPOKEN[0]] } else { offered };
-    let spoken = SPOKEN.iter().rev().find(|spoken| offered.contains(spoken));
+    // A configuration without a version is older than versions.
+    let offered = if offered.is_empty() { vec![SUPPORTED[0]] } else { offered };
+    let spoken = SUPPORTED.iter().rev().find(|spoken| offered.contains(spoken));
     let spoken = spoken.ok_or_else(|| format!("no version of {} is known", offered.join(", ")))?;
     Ok(Version((*spoken).to_owned()))
 }
 
-/// A switch, which some write as a word.
+/// Parses a boolean, which some configurations write as a string.
 fn flag(whole: &Map<String, Value>, field: &str) -> std::result::Result<bool, String> {
     match whole.get(field) {
         None => Ok(false),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_good_file_counts() {
+    fn the_first_valid_file_is_used() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         assert!(matches!(first(path), Err(Error::NoConfiguration(_))));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_known_version_is_spoken() {
+    fn the_highest_supported_version_is_used() {
         for (versions, spoken) in [
             (r#""cniVersion": "0.3.1""#, Some("0.3.1")),
             (r#""cniVersion": "1.0.0", "cniVersions": ["0.4.0", "1.1.0", "2.0.0"]"#, Some("1.1.0")),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_nothing_good_is_refused() {
+    fn invalid_configurations_are_refused() {
         for bad in [
             "[]",
             r#"{"plugins": [{"type": "t"}]}"#,

@@ -1,17 +1,17 @@
-//! Which plugin is run with which command, environment and input. Pure: nothing is run here.
+//! Computes the invocations of plugins: command, environment and input. Pure.
 
 use serde_json::{Map, Value, json};
 
 use super::INTERFACE;
 use super::config::List;
 
-/// A pod in a network.
+/// The attachment of a pod to a network.
 #[derive(Debug, Clone)]
 pub struct Attachment<'a> {
     pub sandbox: &'a str,
     /// A path that opens its network namespace; empty if it is gone.
     pub network: String,
-    /// As `CNI_ARGS` has them.
+    /// The value of `CNI_ARGS`.
     pub args: &'a str,
     pub capabilities: &'a Map<String, Value>,
 }
@@ -21,24 +21,24 @@ pub struct Attachment<'a> {
 pub struct Invocation {
     pub plugin: String,
     pub command: &'static str,
-    /// Beside `CNI_COMMAND` and `CNI_PATH`.
+    /// Besides `CNI_COMMAND` and `CNI_PATH`.
     pub environment: Vec<(&'static str, String)>,
     pub input: Value,
 }
 
-/// Adds a pod by one plugin, which is told what those before it did.
+/// The ADD of one plugin, which gets the result of the previous one.
 pub fn add(list: &List, index: usize, attachment: &Attachment<'_>, before: Option<&Value>) -> Invocation {
     about(list, index, "ADD", attachment, before)
 }
 
-/// Takes a pod out again, the last plugin first.
+/// The DELs of all plugins, the last one first.
 pub fn del(list: &List, attachment: &Attachment<'_>, result: Option<&Value>) -> Vec<Invocation> {
     let result = result.filter(|_| list.version.is_at_least("0.4.0"));
     let plugins = (0..list.plugins.len()).rev();
     plugins.map(|index| about(list, index, "DEL", attachment, result)).collect()
 }
 
-/// Looks whether a pod is connected as it was; nothing if the network does not want it or is too old for it.
+/// The CHECKs of all plugins; empty if the network disables CHECK or its version does not have it.
 pub fn check(list: &List, attachment: &Attachment<'_>, result: Option<&Value>) -> Vec<Invocation> {
     if list.disable_check || result.is_none() || !list.version.is_at_least("0.4.0") {
         return Vec::new();
@@ -46,7 +46,7 @@ pub fn check(list: &List, attachment: &Attachment<'_>, result: Option<&Value>) -
     (0..list.plugins.len()).map(|index| about(list, index, "CHECK", attachment, result)).collect()
 }
 
-/// Asks whether pods can be added, since there is a way to ask.
+/// The STATUS of all plugins; empty if the version does not have it.
 pub fn status(list: &List) -> Vec<Invocation> {
     if !list.version.is_at_least("1.1.0") {
         return Vec::new();
@@ -54,13 +54,13 @@ pub fn status(list: &List) -> Vec<Invocation> {
     (0..list.plugins.len()).map(|index| bare(list, index, "STATUS", input(list, index))).collect()
 }
 
-/// Asks which versions are spoken.
+/// The VERSION of all plugins.
 pub fn version(list: &List) -> Vec<Invocation> {
     let input = json!({"cniVersion": list.version.to_string()});
     (0..list.plugins.len()).map(|index| bare(list, index, "VERSION", input.clone())).collect()
 }
 
-/// Says which sandboxes there are, so that plugins give back what others had.
+/// The GC of all plugins, with the sandboxes that exist.
 pub fn gc(list: &List, sandboxes: &[String]) -> Vec<Invocation> {
     if list.disable_gc || !list.version.is_at_least("1.1.0") {
         return Vec::new();
@@ -75,7 +75,7 @@ pub fn gc(list: &List, sandboxes: &[String]) -> Vec<Invocation> {
     (0..list.plugins.len()).map(told).collect()
 }
 
-/// What the pod is called, for plugins that ask the API server about it.
+/// The value of `CNI_ARGS`: the pod's names, for plugins that read it from the API server.
 pub fn args(namespace: &str, name: &str, sandbox: &str, uid: &str) -> String {
     format!(
         "IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};\
@@ -115,7 +115,7 @@ fn bare(list: &List, index: usize, command: &'static str, input: impl Into<Value
     Invocation { plugin: plugin.to_owned(), command, environment: Vec::new(), input: input.into() }
 }
 
-/// A plugin's part of the configuration, with what it has from the whole.
+/// The input of a plugin: its own configuration with the list's name and version.
 fn input(list: &List, index: usize) -> Map<String, Value> {
     let mut input = list.plugins[index].clone();
     input.remove("capabilities");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn each_plugin_is_told_its_part_and_what_was_done_before() {
+    fn each_plugin_gets_its_configuration_and_the_previous_result() {
         let (list, capabilities) = (network("1.0.0"), capabilities());
         let attachment = attachment(&capabilities);
         let first = add(&list, 0, &attachment, None);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_taken_out_backwards() {
+    fn del_runs_in_reverse_order() {
         let capabilities = capabilities();
         let order = |version: &str| -> Vec<(String, bool)> {
             let all = del(&network(version), &attachment(&capabilities), Some(&json!({})));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_what_its_version_does_not_know() {
+    fn commands_are_only_used_with_versions_that_have_them() {
         let capabilities = capabilities();
         for (version, checks, asks) in [("0.3.1", 0, 0), ("0.4.0", 2, 0), ("1.0.0", 2, 0), ("1.1.0", 2, 2)] {
             let list = network(version);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_what_is_not_listed() {
+    fn gc_lists_valid_attachments() {
         let all = gc(&network("1.1.0"), &["a".to_owned()]);
         let listed = json!([{"containerID": "a", "ifname": "eth0"}]);
         assert!(all.iter().all(|one| one.input["cni.dev/valid-attachments"] == listed));

@@ -1,6 +1,6 @@
 //! Runs a plugin: the only place where processes are started.
 //!
-//! A plugin reads and writes files in memory, so that whatever it leaves running holds nobody up.
+//! A plugin's input and output are files in memory, so that processes it leaves running never block the caller.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -17,18 +17,18 @@ use super::plan::Invocation;
 use super::{Error, Result, answer};
 use crate::namespace::Namespace;
 
-/// As long as a runtime may take for a sandbox.
-const PATIENCE: Duration = Duration::from_secs(220);
+/// The timeout of a plugin: that of a runtime's RunPodSandbox.
+const TIMEOUT: Duration = Duration::from_secs(220);
 
-/// What a plugin answers, if it succeeds.
+/// Runs a plugin, and returns its output.
 pub(super) fn run(invocation: &Invocation, folders: &[PathBuf], namespace: &Namespace) -> Result<Vec<u8>> {
     let plugin = &invocation.plugin;
     let missing = || Error::Missing { plugin: plugin.clone(), folders: folders.to_vec() };
     let program = folders.iter().map(|folder| folder.join(plugin)).find(|path| path.is_file());
     let program = program.ok_or_else(missing)?;
     let done = execute(&program, invocation, folders, namespace);
-    let (status, output, complaint) =
-        done.map_err(|source| Error::System { operation: format!("running {}", program.display()), source })?;
+    let (status, output, complaint) = done
+        .map_err(|source| Error::System { operation: format!("cannot run {}", program.display()), source })?;
     if status.success() {
         return Ok(output);
     }
@@ -54,17 +54,17 @@ fn execute(
         .stdout(output.try_clone()?)
         .stderr(complaint.try_clone()?)
         .process_group(0);
-    // What is started on a thread is in the thread's namespace.
+    // A child process is in the namespace of the thread that starts it.
     let mut child = namespace.run(|| command.spawn())?;
     let status = wait(&mut child)?;
     Ok((status, all(output)?, all(complaint)?))
 }
 
-/// Ends a plugin, and what it started, that does not end.
+/// Waits for a plugin. After the timeout it is killed with its child processes.
 fn wait(child: &mut Child) -> io::Result<ExitStatus> {
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return child.wait() };
     let ended = pidfd_open(pid, PidfdFlags::empty())?;
-    let patience = Timespec { tv_sec: i64::try_from(PATIENCE.as_secs()).unwrap_or(i64::MAX), tv_nsec: 0 };
+    let patience = Timespec { tv_sec: i64::try_from(TIMEOUT.as_secs()).unwrap_or(i64::MAX), tv_nsec: 0 };
     let seen = loop {
         match poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&patience)) {
             Err(rustix::io::Errno::INTR) => {}

@@ -1,13 +1,13 @@
-//! The format: a header, a fixed part that depends on the kind, and attributes, each with a length and padded to
-//! four bytes.
+//! The message format: a header, a fixed part that depends on the kind, and attributes, each with a length and padded to four
+//! bytes.
 
 use std::net::IpAddr;
 
 use super::flag;
 
-/// Says of an attribute that it holds attributes.
+/// The flag of attributes that contain attributes.
 const NESTED: u16 = 0x8000;
-/// The bits of a kind that are the kind.
+/// The mask of an attribute's kind, without flags.
 const KIND: u16 = 0x3fff;
 const HEADER: usize = 16;
 
@@ -65,12 +65,12 @@ impl Attributes {
         self.bytes(kind | NESTED, &inner.0)
     }
 
-    /// How many bytes they are.
+    /// The size in bytes.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Some more, which may have begun with something else than an attribute.
+    /// Adds nested attributes after fixed bytes.
     pub fn nested_after(self, kind: u16, begin: &[u8], inner: &Attributes) -> Attributes {
         self.bytes(kind | NESTED, &[begin, &inner.0].concat())
     }
@@ -93,7 +93,7 @@ impl Message {
         Message(bytes)
     }
 
-    /// How many bytes it is.
+    /// The size in bytes.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -121,7 +121,7 @@ pub fn attributes(mut buffer: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// A message from the kernel, and the buffer behind it.
+/// A message from the kernel, and the rest of the buffer.
 pub(super) struct Received<'a> {
     pub(super) kind: u16,
     pub(super) flags: u16,
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_ends_the_list() {
+    fn a_truncated_attribute_ends_the_list() {
         let written = Attributes::new().u32(1, 1).u32(2, 2).0;
         for length in 0..written.len() {
             assert_eq!(attributes(&written[..length]).count(), usize::from(length >= 8), "{length}");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_know_their_length_and_number() {
+    fn messages_have_their_length_and_sequence_number() {
         let message = Message::new(16, flag::CREATE, &[1, 2, 3], &Attributes::new().u8(1, 7));
         let mut wire = Vec::new();
         message.write(9, true, &mut wire);

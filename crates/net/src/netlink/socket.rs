@@ -1,4 +1,4 @@
-//! A conversation with one part of the kernel, in the network namespace it was begun in.
+//! A netlink socket of one protocol, in the network namespace it was opened in.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,15 +14,15 @@ use rustix::net::{
 use super::message::messages;
 use super::{Message, flag};
 
-/// More than the kernel puts into one datagram.
+/// The size of the receive buffer, larger than any datagram of the kernel.
 const BUFFER: usize = 64 * 1024;
-/// A transaction is sent in one piece: there is room for one of this size, and for larger ones when they come.
-const OFTEN_SENT: usize = 16 * 1024 * 1024;
-/// The kernel answers at once; a lost answer must not hold anybody up for ever.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The initial send buffer. A transaction is one datagram, and the buffer grows with larger ones.
+const SEND_BUFFER: usize = 16 * 1024 * 1024;
+/// The timeout of a reply, so that a lost one never blocks the caller forever.
+const TIMEOUT: Duration = Duration::from_secs(10);
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
-/// What was listed changed meanwhile.
+/// The flag of a listing whose objects changed meanwhile.
 const INTERRUPTED: u16 = 0x10;
 const ATTEMPTS: usize = 5;
 
@@ -30,11 +30,11 @@ const ATTEMPTS: usize = 5;
 pub struct Socket {
     descriptor: OwnedFd,
     sequence: u32,
-    /// The largest piece that can be sent.
+    /// The size of the send buffer.
     room: usize,
 }
 
-/// One thing the kernel told.
+/// A reply of the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     pub kind: u16,
@@ -43,12 +43,12 @@ pub struct Reply {
 }
 
 impl Socket {
-    /// To the part that knows links, addresses and routes.
+    /// Opens a socket for links, addresses and routes.
     pub fn route() -> io::Result<Socket> {
         Socket::open(None)
     }
 
-    /// To the part that filters and translates.
+    /// Opens a socket for netfilter.
     pub fn netfilter() -> io::Result<Socket> {
         Socket::open(Some(netlink::NETFILTER))
     }
@@ -56,23 +56,23 @@ impl Socket {
     fn open(protocol: Option<Protocol>) -> io::Result<Socket> {
         let descriptor =
             socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
-        set_socket_timeout(&descriptor, Timeout::Recv, Some(PATIENCE))?;
-        // Without the privilege for it, what is large is refused when it is sent.
-        let _ = set_socket_send_buffer_size_force(&descriptor, OFTEN_SENT);
-        Ok(Socket { descriptor, sequence: 0, room: OFTEN_SENT })
+        set_socket_timeout(&descriptor, Timeout::Recv, Some(TIMEOUT))?;
+        // Without the privilege for it, sending a large transaction fails later.
+        let _ = set_socket_send_buffer_size_force(&descriptor, SEND_BUFFER);
+        Ok(Socket { descriptor, sequence: 0, room: SEND_BUFFER })
     }
 
-    /// Asks for one thing to be done, and waits until it is.
+    /// Sends a request, and waits for its acknowledgement.
     pub fn request(&mut self, message: &Message) -> io::Result<()> {
         self.get(message).map(drop)
     }
 
-    /// Asks for one thing; there may be none.
+    /// Requests one object, which may not exist.
     pub fn get(&mut self, message: &Message) -> io::Result<Option<Reply>> {
         Ok(self.exchange(&[message], 0, true)?.pop())
     }
 
-    /// Asks for all there are, of a message made by [`Message::listing`].
+    /// Requests all objects, with a message of [`Message::listing`].
     pub fn list(&mut self, message: &Message) -> io::Result<Vec<Reply>> {
         let mut attempt = || self.exchange(&[message], 0, false);
         for _ in 1..ATTEMPTS {
@@ -84,7 +84,7 @@ impl Socket {
         attempt()
     }
 
-    /// Sends messages that the kernel takes as one transaction, all or none, between its begin and its end.
+    /// Sends messages as one atomic transaction, between its begin and end messages.
     pub(crate) fn transact(
         &mut self,
         begin: &Message,
@@ -92,11 +92,11 @@ impl Socket {
         end: &Message,
     ) -> io::Result<()> {
         let all: Vec<&Message> = std::iter::once(begin).chain(messages).chain([end]).collect();
-        // The end itself is not answered by every kernel: the last message before it is.
+        // Not every kernel acknowledges the end message: the last message before it is acknowledged.
         self.exchange(&all, messages.len(), true).map(drop)
     }
 
-    /// Sends everything in one piece and reads until the message at a place is answered, or any is refused.
+    /// Sends all messages in one datagram, and reads until the message at an index is answered or any is refused.
     fn exchange(&mut self, sent: &[&Message], answered: usize, acknowledged: bool) -> io::Result<Vec<Reply>> {
         let first = self.sequence.wrapping_add(1);
         let mut wire = Vec::with_capacity(sent.iter().map(|message| message.len()).sum());
@@ -118,39 +118,76 @@ impl Socket {
         let mut buffer = vec![0; BUFFER];
         loop {
             let (read, _) = retry_on_intr(|| recv(&self.descriptor, &mut buffer[..], RecvFlags::empty()))?;
-            for received in messages(&buffer[..read]) {
-                let place = received.sequence.wrapping_sub(first);
-                if place >= sent {
-                    // The rest of an answer that nobody waited for.
-                    continue;
-                }
-                if received.flags & INTERRUPTED != 0 && received.kind != ERROR {
-                    return Err(io::ErrorKind::Interrupted.into());
-                }
-                match received.kind {
-                    ERROR => {
-                        refusal(received.body)?;
-                        if place == answered {
-                            return Ok(replies);
-                        }
-                    }
-                    DONE => return Ok(replies),
-                    kind => replies.push(Reply { kind, body: received.body.to_vec() }),
-                }
+            if read_datagram(&buffer[..read], Exchange { first, answered, sent }, &mut replies)? {
+                return Ok(replies);
             }
         }
     }
 }
 
-/// What an answer says of success.
+/// The requests that replies belong to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Exchange {
+    /// The sequence number of the first request.
+    pub(super) first: u32,
+    /// The place of the request whose acknowledgement ends the exchange.
+    pub(super) answered: u32,
+    /// The number of requests sent.
+    pub(super) sent: u32,
+}
+
+/// Parses the replies in a datagram. Returns true if they end the exchange.
+pub(super) fn read_datagram(
+    datagram: &[u8],
+    exchange: Exchange,
+    replies: &mut Vec<Reply>,
+) -> io::Result<bool> {
+    for received in messages(datagram) {
+        let place = received.sequence.wrapping_sub(exchange.first);
+        if place >= exchange.sent {
+            // The rest of a response to an earlier request that timed out.
+            continue;
+        }
+        if received.flags & INTERRUPTED != 0 && received.kind != ERROR {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        match received.kind {
+            ERROR => {
+                refusal(received.body)?;
+                if place == exchange.answered {
+                    return Ok(true);
+                }
+            }
+            DONE => return Ok(true),
+            kind => replies.push(Reply { kind, body: received.body.to_vec() }),
+        }
+    }
+    Ok(false)
+}
+
+/// The error in a reply, if it has one.
 fn refusal(body: &[u8]) -> io::Result<()> {
     let number = body.get(..4).and_then(|bytes| bytes.try_into().ok()).map_or(0, i32::from_ne_bytes);
-    if number == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-number)) }
+    if number == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(number.wrapping_neg())) }
 }
 
 impl Message {
-    /// The same for all there are.
+    /// A request for all objects.
     pub fn listing(kind: u16, fixed: &[u8], attributes: &super::Attributes) -> Message {
         Message::new(kind, flag::DUMP, fixed, attributes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_number_of_the_kernel_is_an_error() {
+        for (number, expected) in [(0, None), (-17, Some(17)), (i32::MIN, Some(i32::MIN))] {
+            let error = refusal(&number.to_ne_bytes()).err();
+            assert_eq!(error.and_then(|error| error.raw_os_error()), expected, "{number}");
+        }
+        assert!(refusal(&[]).is_ok());
     }
 }

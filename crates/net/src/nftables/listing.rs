@@ -1,4 +1,4 @@
-//! What is in a table, as far as somebody who takes it over has to know.
+//! Lists the contents of a table, for a process that takes it over.
 
 use std::io;
 use std::time::Duration;
@@ -9,35 +9,30 @@ use crate::netlink::{Attributes, Message, Reply, attributes};
 const GET_CHAIN: u16 = 4;
 const GET_SET: u16 = 10;
 const GET_ELEMENTS: u16 = 13;
-/// Before the attributes: family, version and number.
+/// The length of the fixed part: family, version and resource ID.
 const FIXED: usize = 4;
 const NO_SUCH_THING: i32 = 2;
 
 impl Nftables {
     /// The names of a table's chains; none if there is no such table.
     pub fn chains(&mut self, family: Family, table: &str) -> io::Result<Vec<String>> {
-        // Chains are not listed by table.
-        let found = self.list(GET_CHAIN, family, &Attributes::new())?;
-        let ours = found.iter().filter(|reply| text(reply, 1).as_deref() == Some(table));
-        Ok(ours.filter_map(|reply| text(reply, 3)).collect())
+        // The kernel does not filter chains by table.
+        Ok(chain_names(&self.list(GET_CHAIN, family, &Attributes::new())?, table))
     }
 
     /// The names of a table's sets and maps; none if there is no such table.
     pub fn sets(&mut self, family: Family, table: &str) -> io::Result<Vec<String>> {
-        let found = self.list(GET_SET, family, &Attributes::new().text(1, table))?;
-        Ok(found.iter().filter_map(|reply| text(reply, 2)).collect())
+        Ok(set_names(&self.list(GET_SET, family, &Attributes::new().text(1, table))?))
     }
 
-    /// What is in a set, and how long it stays if it leaves by itself.
+    /// The elements of a set, with their remaining timeouts.
     pub fn elements(
         &mut self,
         family: Family,
         table: &str,
         set: &str,
     ) -> io::Result<Vec<(Key, Option<Duration>)>> {
-        let found = self.list(GET_ELEMENTS, family, &Attributes::new().text(1, table).text(2, set))?;
-        let lists = found.iter().filter_map(|reply| value(reply, 3));
-        Ok(lists.flat_map(attributes).filter_map(|(_, element)| read_element(element)).collect())
+        Ok(set_elements(&self.list(GET_ELEMENTS, family, &Attributes::new().text(1, table).text(2, set))?))
     }
 
     fn list(&mut self, kind: u16, family: Family, which: &Attributes) -> io::Result<Vec<Reply>> {
@@ -47,6 +42,22 @@ impl Nftables {
             done => done,
         }
     }
+}
+
+/// The names of the chains of a table, among all chains.
+pub(crate) fn chain_names(replies: &[Reply], table: &str) -> Vec<String> {
+    let of_table = replies.iter().filter(|reply| text(reply, 1).as_deref() == Some(table));
+    of_table.filter_map(|reply| text(reply, 3)).collect()
+}
+
+pub(crate) fn set_names(replies: &[Reply]) -> Vec<String> {
+    replies.iter().filter_map(|reply| text(reply, 2)).collect()
+}
+
+/// The elements of a set, with the time that is left of those that expire.
+pub(crate) fn set_elements(replies: &[Reply]) -> Vec<(Key, Option<Duration>)> {
+    let lists = replies.iter().filter_map(|reply| value(reply, 3));
+    lists.flat_map(attributes).filter_map(|(_, element)| read_element(element)).collect()
 }
 
 fn value(reply: &Reply, kind: u16) -> Option<&[u8]> {

@@ -1,4 +1,4 @@
-//! Rules: conditions, and then what is done.
+//! Rules: matches, then statements.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use crate::netlink::Attributes;
 const VERDICT: u32 = 0;
 const FIRST: u32 = 1;
 const SECOND: u32 = 2;
-/// The first of the four-byte parts that the wide registers are made of.
+/// The first of the four-byte registers.
 const NARROW: u32 = 8;
 const EQUAL: u32 = 0;
 const NOT_EQUAL: u32 = 1;
@@ -42,7 +42,7 @@ const UPDATE: u32 = 1;
 const RETURN: i32 = -5;
 const ACCEPT: i32 = 1;
 
-/// Where a field is counted from.
+/// The header that the offset of a field is relative to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Header {
@@ -51,21 +51,21 @@ pub enum Header {
     Transport = 2,
 }
 
-/// Something of a packet that is looked up.
+/// A field of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
     Source,
     Destination,
     Protocol,
     DestinationPort,
-    /// The name of the link that it came through.
+    /// The name of the input interface.
     Link,
-    /// So many bytes after so many others of a header.
+    /// Bytes of a header: offset and length.
     At(Header, u32, u32),
 }
 
 impl Field {
-    /// How many of the four-byte registers it takes.
+    /// The number of four-byte registers of the field.
     fn registers(self, ipv4: bool) -> u32 {
         match self {
             Field::Source | Field::Destination if !ipv4 => 4,
@@ -89,12 +89,12 @@ impl Default for Rule {
 }
 
 impl Rule {
-    /// Of a table of both families.
+    /// A rule of a table of both families.
     pub fn new() -> Rule {
         Rule::of(Family::Inet)
     }
 
-    /// Of a table of a family.
+    /// A rule of a table of one family.
     pub fn of(family: Family) -> Rule {
         Rule { family, expressions: Attributes::new() }
     }
@@ -103,7 +103,7 @@ impl Rule {
         &self.expressions
     }
 
-    /// Of the family that an address is of; where there is one only, that is so.
+    /// Matches packets of an address' family. Without effect in tables of one family.
     pub fn family_of(self, address: IpAddr) -> Rule {
         if self.family != Family::Inet {
             return self;
@@ -120,7 +120,7 @@ impl Rule {
         self.meta(META_IN_NAME).differs(&link_name(link))
     }
 
-    /// Through a link whose name begins so.
+    /// Matches input interfaces by the prefix of their name.
     pub fn came_through_any(self, prefix: &str) -> Rule {
         self.meta(META_IN_NAME).equals(prefix.as_bytes())
     }
@@ -133,7 +133,7 @@ impl Rule {
         self.meta(META_OUT_NAME).equals(&link_name(link))
     }
 
-    /// By the number that IP has for it.
+    /// Matches an IP protocol number.
     pub fn protocol(self, number: u8) -> Rule {
         self.meta(META_PROTOCOL).equals(&[number])
     }
@@ -142,7 +142,7 @@ impl Rule {
         self.payload(FIRST, TRANSPORT_HEADER, 2, 2).equals(&port.to_be_bytes())
     }
 
-    /// To any port from the first to the last.
+    /// Matches a range of destination ports.
     pub fn to_ports(self, first: u16, last: u16) -> Rule {
         if first == last {
             return self.to_port(first);
@@ -188,7 +188,7 @@ impl Rule {
         self.payload(FIRST, NETWORK_HEADER, offset, length).looked_up(set, true)
     }
 
-    /// Whose fields together are in a set. In a table of one family, as everything that reads fields.
+    /// Matches packets whose fields are in a set. For tables of one family, as all lookups of fields.
     pub fn in_set(self, fields: &[Field], set: &str) -> Rule {
         self.read(fields).looked_up(set, false)
     }
@@ -197,51 +197,51 @@ impl Rule {
         self.read(fields).looked_up(set, true)
     }
 
-    /// With a field that is just so.
+    /// Matches a value of a field.
     pub fn has(self, field: Field, value: &[u8]) -> Rule {
         self.read(&[field]).equals(value)
     }
 
-    /// Does what a map says of its fields, if it says anything.
+    /// Looks up the verdict of the fields in a map. Continues without an entry.
     pub fn judged_by(self, fields: &[Field], map: &str) -> Rule {
         let asked = Attributes::new().text(1, map).u32_be(2, NARROW).u32_be(3, VERDICT);
         self.read(fields).expression("lookup", &asked)
     }
 
-    /// To an address of this machine.
+    /// Matches destinations that are addresses of this machine.
     pub fn to_local(self) -> Rule {
         self.local(FIB_OF_DESTINATION)
     }
 
-    /// To an address of another machine.
+    /// Matches destinations that are not addresses of this machine.
     pub fn not_to_local(self) -> Rule {
         let asked =
             Attributes::new().u32_be(1, FIRST).u32_be(2, FIB_ADDRESS_TYPE).u32_be(3, FIB_OF_DESTINATION);
         self.expression("fib", &asked).differs(&LOCAL.to_ne_bytes())
     }
 
-    /// From an address of this machine.
+    /// Matches sources that are addresses of this machine.
     pub fn from_local(self) -> Rule {
         self.local(FIB_OF_SOURCE)
     }
 
-    /// The first packet of a connection.
+    /// Matches the first packet of a connection.
     pub fn begins_connection(self) -> Rule {
         self.connection(CONNECTION_STATE, NEW_CONNECTION)
     }
 
-    /// The first packet of a connection, or of none that is known.
+    /// Matches the first packet of a connection, and packets with an invalid state.
     pub fn answers_nothing(self) -> Rule {
         const INVALID: u32 = 1;
         self.connection(CONNECTION_STATE, NEW_CONNECTION | INVALID)
     }
 
-    /// Of a connection that was sent elsewhere than its sender meant.
+    /// Matches packets of connections with a translated destination.
     pub fn was_redirected(self) -> Rule {
         self.connection(CONNECTION_STATUS, DESTINATION_TRANSLATED)
     }
 
-    /// With any of the bits in its mark.
+    /// Matches packets with any of the bits in their mark.
     pub fn is_marked(self, bits: u32) -> Rule {
         self.meta(META_MARK).bits(bits, 0).differs(&0u32.to_ne_bytes())
     }
@@ -251,12 +251,12 @@ impl Rule {
         self.meta(META_MARK).bits(!bits, bits).set_mark()
     }
 
-    /// Turns bits of the mark over.
+    /// Inverts bits of the mark.
     pub fn flip_mark(self, bits: u32) -> Rule {
         self.meta(META_MARK).bits(u32::MAX, bits).set_mark()
     }
 
-    /// Remembers the source in a set, for as long as the set remembers.
+    /// Adds the source to a set, or renews its timeout there.
     pub fn remember_source(self, set: &str) -> Rule {
         let kept = Attributes::new().text(1, set).u32_be(3, UPDATE).u32_be(4, NARROW);
         self.read(&[Field::Source]).expression("dynset", &kept)
@@ -278,12 +278,12 @@ impl Rule {
         self.verdict(&Verdict::Goto(chain.to_owned()).attributes())
     }
 
-    /// Back to where the chain was jumped to from.
+    /// Returns to the calling chain.
     pub fn back(self) -> Rule {
         self.verdict(&Attributes::new().nested(2, &Attributes::new().u32_be(1, RETURN as u32)))
     }
 
-    /// Tells the sender that nobody is there.
+    /// Rejects the packet: an error is sent to its source.
     pub fn reject(self) -> Rule {
         let (kind, code) = match self.family {
             Family::Ipv4 => (UNREACHABLE, PORT_UNREACHABLE_IPV4),
@@ -293,19 +293,19 @@ impl Rule {
         self.expression("reject", &Attributes::new().u32_be(1, kind).u8(2, code))
     }
 
-    /// Sends it from the address of the link it leaves through.
+    /// Masquerades the packet.
     pub fn masquerade(self) -> Rule {
         self.expression("masq", &Attributes::new().u32_be(1, FULLY_RANDOM))
     }
 
-    /// Sends it to another address and port.
+    /// Translates the destination to an address and port.
     pub fn redirect(self, address: IpAddr, port: u16) -> Rule {
         let (family, port) = (family_of(address), Attributes::new().u16_be(1, port));
         let address = Attributes::new().address(1, address);
         self.immediate(FIRST, &address).immediate(SECOND, &port).translated(family, FIRST, SECOND)
     }
 
-    /// Sends it to any of so many addresses and ports, which a map has under consecutive numbers.
+    /// Translates the destination to a random one of `count` addresses, which a map has under consecutive numbers.
     pub fn redirect_to_any(self, ipv4: bool, map: &str, first: u32, count: u32) -> Rule {
         let number = Attributes::new().u32_be(1, NARROW).u32_be(2, count).u32_be(3, RANDOM).u32_be(4, first);
         let found = Attributes::new().text(1, map).u32_be(2, NARROW).u32_be(3, NARROW);
@@ -313,7 +313,7 @@ impl Rule {
         self.expression("numgen", &number).expression("lookup", &found).translated(family, NARROW, port)
     }
 
-    /// Does what a map says of any of so many consecutive numbers.
+    /// Looks up the verdict of a random one of `count` consecutive numbers in a map.
     pub fn judged_by_chance(self, map: &str, first: u32, count: u32) -> Rule {
         let number = Attributes::new().u32_be(1, NARROW).u32_be(2, count).u32_be(3, RANDOM).u32_be(4, first);
         let found = Attributes::new().text(1, map).u32_be(2, NARROW).u32_be(3, VERDICT);
@@ -342,7 +342,7 @@ impl Rule {
 
     fn local(self, of: u32) -> Rule {
         let asked = Attributes::new().u32_be(1, FIRST).u32_be(2, FIB_ADDRESS_TYPE).u32_be(3, of);
-        // Unlike everything else, the answer is a number in the machine's own order.
+        // Unlike other values, the result is in host byte order.
         self.expression("fib", &asked).equals(&LOCAL.to_ne_bytes())
     }
 
@@ -351,7 +351,7 @@ impl Rule {
         self.expression("ct", &asked).bits(bits, 0).differs(&0u32.to_ne_bytes())
     }
 
-    /// Reads fields side by side, as sets have them.
+    /// Loads fields into adjacent registers, as sets have them.
     fn read(self, fields: &[Field]) -> Rule {
         let ipv4 = self.family != Family::Ipv6;
         let mut register = NARROW;
@@ -409,7 +409,7 @@ impl Rule {
         self.expression("cmp", &Attributes::new().u32_be(1, FIRST).u32_be(2, comparison).nested(3, value))
     }
 
-    /// Keeps some bits and turns some over.
+    /// Applies a mask to the mark, then inverts bits.
     fn bits(self, kept: u32, turned: u32) -> Rule {
         self.bitwise(&kept.to_ne_bytes(), &turned.to_ne_bytes())
     }
@@ -443,7 +443,7 @@ fn family_of(address: IpAddr) -> u8 {
     if address.is_ipv4() { FAMILY_IPV4 } else { FAMILY_IPV6 }
 }
 
-/// Where the source address is, and how long it is.
+/// The offset and the length of the source address.
 fn source_field(ipv4: bool) -> (u32, u32) {
     if ipv4 { (12, 4) } else { (8, 16) }
 }
@@ -452,13 +452,13 @@ fn destination_field(ipv4: bool) -> (u32, u32) {
     if ipv4 { (16, 4) } else { (24, 16) }
 }
 
-/// One byte of the mask for a prefix.
+/// One byte of a prefix's mask.
 fn prefix_byte(prefix: u8, byte: usize) -> u8 {
     let bits = usize::from(prefix).saturating_sub(byte * 8).min(8);
     !(0xff_u16 >> bits) as u8
 }
 
-/// As the kernel compares it: in full length.
+/// The name of an interface, padded as the kernel compares it.
 pub(super) fn link_name(name: &str) -> [u8; 16] {
     let mut padded = [0; 16];
     for (to, from) in padded.iter_mut().zip(name.bytes().take(15)) {

@@ -1,4 +1,4 @@
-//! Sets and maps, and what is in them.
+//! Sets and maps, and their elements.
 //!
 //! A key of several parts is their concatenation, each padded to four bytes, as it lies in registers.
 
@@ -11,26 +11,26 @@ use crate::route::Hardware;
 
 use super::rule::link_name;
 
-/// So long a list of elements, and one more, fits into an attribute with room to spare.
+/// The size of a list of elements after which a new one begins: with one more element it still fits into an attribute.
 pub(super) const LONG_LIST: usize = 48 * 1024;
 
 const OF_INTERVALS: u32 = 4;
 const MAP: u32 = 8;
 const WITH_TIMEOUT: u32 = 0x10;
-/// Rules add elements.
+/// The flag of sets that rules add elements to.
 const DYNAMIC: u32 = 0x20;
 const INTERVAL_END: u32 = 1;
 const VERDICTS: u32 = 0xffff_ff00;
 
-/// Tells the tool that lists sets how numbers are to be read: a kind, a length, and a number in this very order.
-const IN_OWN_ORDER: [u8; 6] =
+/// User data that makes `nft` print keys in host byte order: a kind, a length, and a number in host byte order.
+const HOST_BYTE_ORDER: [u8; 6] =
     if cfg!(target_endian = "little") { [0, 4, 1, 0, 0, 0] } else { [0, 4, 0, 0, 0, 1] };
 
 const DROP: i32 = 0;
 const JUMP: i32 = -3;
 const GOTO: i32 = -4;
 
-/// What a set is of, as the tool that lists sets understands it.
+/// The type of a part of a key, as `nft` numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Type {
@@ -39,9 +39,9 @@ pub enum Type {
     Hardware = 9,
     Protocol = 12,
     Port = 13,
-    /// A number in the machine's own order.
+    /// A mark, in host byte order.
     Mark = 19,
-    /// The name of a link.
+    /// The name of an interface.
     Link = 41,
 }
 
@@ -55,21 +55,21 @@ impl Type {
     }
 }
 
-/// A set to be made.
+/// A new set.
 #[derive(Debug, Clone, Copy)]
 pub struct Set<'a> {
     pub name: &'a str,
     pub key: &'a [Type],
     pub maps_to: MapsTo<'a>,
     pub intervals: bool,
-    /// Rules add elements, which leave so long after they were last added.
+    /// Rules add elements, which expire this long after they were last added.
     pub timeout: Option<Duration>,
 }
 
-/// What is found under a key.
+/// The values of a map.
 #[derive(Debug, Clone, Copy)]
 pub enum MapsTo<'a> {
-    /// Whether it is in there.
+    /// None: a set.
     Nothing,
     Verdict,
     Data(&'a [Type]),
@@ -95,16 +95,16 @@ impl Set<'_> {
             Some(timeout) => wanted.u64_be(11, timeout.as_millis() as u64),
             None => wanted,
         };
-        if self.key == [Type::Mark] { wanted.bytes(13, &IN_OWN_ORDER) } else { wanted }
+        if self.key == [Type::Mark] { wanted.bytes(13, &HOST_BYTE_ORDER) } else { wanted }
     }
 }
 
-/// A type that is several has six bits for each.
+/// The type of concatenated parts, with six bits for each.
 fn concatenated(parts: &[Type]) -> u32 {
     parts.iter().fold(0, |sum, part| sum << 6 | *part as u32)
 }
 
-/// A single one is as long as it is, several are padded.
+/// The length of a key: that of a single part, or of all parts with padding.
 fn length(parts: &[Type]) -> u32 {
     match parts {
         [Type::Protocol] => 1,
@@ -114,7 +114,7 @@ fn length(parts: &[Type]) -> u32 {
     }
 }
 
-/// What an element is found by, or what is found.
+/// A key or a value of an element.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Vec<u8>);
 
@@ -134,12 +134,12 @@ impl Key {
         self.part(&hardware)
     }
 
-    /// The name of a link, in full length.
+    /// The name of an interface, padded.
     pub fn link(self, name: &str) -> Key {
         self.part(&link_name(name))
     }
 
-    /// By the number that IP has for it.
+    /// An IP protocol number.
     pub fn protocol(self, number: u8) -> Key {
         self.part(&[number])
     }
@@ -167,18 +167,18 @@ impl Key {
     }
 }
 
-/// What happens to a packet.
+/// The verdict on a packet.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
     Drop,
-    /// On to another chain, and back.
+    /// Jumps to a chain, and returns.
     Jump(String),
-    /// On to another chain for good.
+    /// Goes to a chain without returning.
     Goto(String),
 }
 
 impl Verdict {
-    /// As data.
+    /// The verdict as a value of a map.
     pub(super) fn attributes(&self) -> Attributes {
         let code = |code: i32| Attributes::new().u32_be(1, code as u32);
         let verdict = match self {
@@ -194,8 +194,8 @@ impl Verdict {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Element {
     Member(Key),
-    /// One that leaves by itself.
-    Passing(Key, Duration),
+    /// A member that expires.
+    Expiring(Key, Duration),
     Judged(Key, Verdict),
     Mapped(Key, Key),
 }
@@ -204,14 +204,14 @@ impl Element {
     pub(super) fn attributes(&self) -> Attributes {
         match self {
             Element::Member(key) => key.attributes(),
-            Element::Passing(key, left) => key.attributes().u64_be(5, left.as_millis() as u64),
+            Element::Expiring(key, left) => key.attributes().u64_be(5, left.as_millis() as u64),
             Element::Judged(key, verdict) => key.attributes().nested(2, &verdict.attributes()),
             Element::Mapped(key, value) => key.attributes().nested(2, &Attributes::new().bytes(1, &value.0)),
         }
     }
 }
 
-/// An interval is where it begins and where the next thing begins, if anything follows.
+/// The elements of an interval: its first address, and the address after its last one, if there is one.
 pub(super) fn interval(network: Cidr) -> impl Iterator<Item = Attributes> {
     let value = |address| Attributes::new().nested(1, &Attributes::new().address(1, address));
     let after = match network.last() {
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_lie_as_in_registers() {
+    fn parts_are_padded_as_in_registers() {
         let key = Key::new().address([10, 0, 0, 1].into()).protocol(6).port(80);
         assert_eq!(key.0, [10, 0, 0, 1, 6, 0, 0, 0, 0, 80, 0, 0]);
         assert_eq!(length(&[Type::Ipv4, Type::Protocol, Type::Port]) as usize, key.0.len());
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_that_nothing_follows_has_no_end() {
+    fn an_interval_up_to_the_last_address_has_no_end() {
         assert_eq!(interval("10.0.0.0/8".parse().unwrap()).count(), 2);
         assert_eq!(interval("0.0.0.0/0".parse().unwrap()).count(), 1);
     }

@@ -1,4 +1,4 @@
-//! Brings the ways to other nodes' pods up to date. Only differences are written; what is not wanted goes.
+//! Syncs the routes to other nodes' pods. Only differences are written, and stale routes are removed.
 
 use std::io;
 
@@ -12,17 +12,17 @@ pub(super) const TUNNEL: &str = "corten-vxlan";
 
 impl State {
     pub(super) fn lead_across(&mut self, options: &Options) -> Result<()> {
-        // Before it is known who the others are, the ways to them that there are stay.
+        // Existing routes stay until the other nodes are known.
         let (Some(across), Some(peers)) = (options.across, self.peers.clone()) else { return Ok(()) };
-        let doing = "making the ways to other nodes";
+        let doing = "cannot update routes to other nodes";
         match across.between {
-            // Nobody has to be reached: nothing is asked of the kernel that it may not have.
+            // Without other nodes there is no tunnel, so the kernel needs no VXLAN support.
             Between::Vxlan if peers.is_empty() => {
                 self.set_routes(&Ways::default()).during(doing)?;
                 self.disconnect(TUNNEL)?;
             }
             Between::Vxlan => {
-                let tunnel = self.tunnel(options).during("making the tunnel to other nodes")?;
+                let tunnel = self.tunnel(options).during("cannot create the VXLAN tunnel to other nodes")?;
                 let gateways = self.cidrs.iter().filter_map(|cidr| addresses::gateway(*cidr));
                 let sources: Vec<_> = gateways.map(|gateway| gateway.address()).collect();
                 let ways = tunnelled(&peers, tunnel.index, &sources);
@@ -38,7 +38,7 @@ impl State {
         self.apply(options)
     }
 
-    /// Replaced if the node's address is another one than when it was made.
+    /// Returns the tunnel's link. It is replaced if the node's address has changed.
     fn tunnel(&mut self, options: &Options) -> io::Result<Link> {
         let missing = || io::Error::new(io::ErrorKind::NotFound, "it is gone");
         let node = options.across.ok_or_else(missing)?.node;
@@ -49,7 +49,7 @@ impl State {
         }
         let mtu = match options.mtu {
             Some(mtu) => mtu,
-            None => self.mtu_to_everywhere()?.saturating_sub(tunnel::overhead(node)),
+            None => self.uplink_mtu()?.saturating_sub(tunnel::overhead(node)),
         };
         self.routing.add_tunnel(TUNNEL, mtu, node, hardware)?;
         let tunnel = self.routing.link(TUNNEL)?.ok_or_else(missing)?;
@@ -76,7 +76,7 @@ impl State {
         }
         let wanted =
             |known: &crate::route::Route| ways.routes.iter().any(|r| r.destination == known.destination);
-        // The way to everywhere is never one of these.
+        // A default route is never one of these.
         for route in found.iter().filter(|known| known.destination.prefix() > 0 && !wanted(known)) {
             self.routing.delete_route(route)?;
         }

@@ -1,13 +1,13 @@
-//! Ports of the node that lead to pods.
+//! Host ports.
 
 use corten_net::{Error, Protocol};
 
-use crate::world::{NODE, NODE6, OUTSIDE, OUTSIDE6, Place, World, at, port};
+use crate::world::{NODE, NODE6, Netns, OUTSIDE, OUTSIDE6, World, at, port};
 
 const CIDRS: [&str; 2] = ["10.244.1.0/24", "fd00:244:1::/64"];
 
 #[test]
-fn a_host_port_leads_to_the_pod_from_everywhere() {
+fn a_host_port_reaches_the_pod_from_everywhere() {
     let world = World::new(&CIDRS);
     let (web, _) = world.pod("web", &[port(Protocol::Tcp, None, 8080, 80)]);
     let (other, _) = world.pod("other", &[]);
@@ -21,7 +21,7 @@ fn a_host_port_leads_to_the_pod_from_everywhere() {
 }
 
 #[test]
-fn a_host_port_leads_to_the_pod_over_ipv6() {
+fn a_host_port_reaches_the_pod_over_ipv6() {
     let world = World::new(&CIDRS);
     let (web, _) = world.pod("web", &[port(Protocol::Tcp, None, 8080, 80)]);
     let (other, _) = world.pod("other", &[]);
@@ -32,7 +32,7 @@ fn a_host_port_leads_to_the_pod_over_ipv6() {
 }
 
 #[test]
-fn datagrams_are_led_too() {
+fn host_ports_work_over_udp() {
     let world = World::new(&CIDRS);
     let (dns, _) = world.pod("dns", &[port(Protocol::Udp, None, 5353, 53)]);
     dns.serve_udp("0.0.0.0:53");
@@ -41,18 +41,18 @@ fn datagrams_are_led_too() {
 }
 
 #[test]
-fn associations_are_led_too() {
+fn host_ports_work_over_sctp() {
     let world = World::new(&CIDRS);
     let (signal, _) = world.pod("signal", &[port(Protocol::Sctp, None, 3868, 38)]);
-    signal.serve_sctp("0.0.0.0:38");
+    signal.serve_sctp("0.0.0.0:38", "seen");
     assert_eq!(world.outside.reaches_sctp(at(NODE, 3868)), format!("seen {OUTSIDE}"));
-    signal.serve_sctp("[::]:38");
+    signal.serve_sctp("[::]:38", "seen");
     assert_eq!(world.outside.reaches_sctp(at(NODE6, 3868)), format!("seen {OUTSIDE6}"));
     world.outside.does_not_reach(at(NODE, 3868));
 }
 
 #[test]
-fn a_host_port_may_be_of_one_address() {
+fn a_host_port_may_have_a_host_ip() {
     let world = World::new(&CIDRS);
     let on_node = port(Protocol::Tcp, Some(NODE), 8080, 80);
     let on_loopback = port(Protocol::Tcp, Some("127.0.0.1"), 8080, 80);
@@ -71,7 +71,7 @@ fn a_host_port_may_be_of_one_address() {
 fn two_pods_never_share_a_host_port() {
     let world = World::new(&CIDRS);
     let (_a, _) = world.pod("a", &[port(Protocol::Tcp, None, 8080, 80)]);
-    let pod = Place::new();
+    let pod = Netns::new();
     let attach = |ports| world.network.attach("b", &pod.path(), &[ports]);
     let refused = attach(port(Protocol::Tcp, Some(NODE), 8080, 81));
     assert!(matches!(&refused, Err(Error::HostPortTaken { owner, .. }) if owner == "a"), "{refused:?}");
@@ -81,7 +81,7 @@ fn two_pods_never_share_a_host_port() {
 }
 
 #[test]
-fn a_host_port_ends_with_its_pod() {
+fn a_host_port_is_closed_with_its_pod() {
     let world = World::new(&CIDRS);
     let (web, _) = world.pod("web", &[port(Protocol::Tcp, None, 8080, 80)]);
     web.serve("0.0.0.0:80");

@@ -8,11 +8,11 @@ use corten_net::peers::{Between, Peer};
 use corten_net::route::{Change, Route, Veth};
 use corten_net::{Across, Cidr, PodNetwork};
 
-use crate::world::{Place, at, open};
+use crate::world::{Netns, at, open_network};
 
-/// The network between the nodes. It knows nothing of pods, and is "outside" to them.
+/// The network between the nodes. It has no routes to pods, and is outside of the cluster to them.
 struct Fabric {
-    place: Place,
+    place: Netns,
     bridge: u32,
 }
 
@@ -20,7 +20,7 @@ const OUTSIDE: &str = "192.0.2.254";
 
 impl Fabric {
     fn new() -> Fabric {
-        let place = Place::new();
+        let place = Netns::new();
         let mut routing = place.routing();
         routing.add_bridge("fabric", 1400, [2, 0, 0, 0, 0, 254]).unwrap();
         let bridge = routing.link("fabric").unwrap().unwrap().index;
@@ -31,7 +31,7 @@ impl Fabric {
 
     /// Joins node `n`, 192.0.2.n, whose pods are in 10.244.n.0/24 and fd00:n::/64.
     fn node(&self, n: u8, between: Between) -> Node {
-        let place = Place::new();
+        let place = Netns::new();
         let veth = Veth {
             name: &format!("node{n}"),
             mtu: 1400,
@@ -52,7 +52,7 @@ impl Fabric {
         place.routing().set_route(&out).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let address = IpAddr::from([192, 0, 2, n]);
-        let network = open(&place, &folder, Some(Across { between, node: address }));
+        let network = open_network(&place, &folder, Some(Across { between, node: address }));
         let cidrs = [format!("10.244.{n}.0/24"), format!("fd00:{n}::/64")];
         let pod_cidrs: Vec<Cidr> = cidrs.iter().map(|cidr| cidr.parse().unwrap()).collect();
         network.set_pod_cidrs(&pod_cidrs).unwrap();
@@ -61,21 +61,21 @@ impl Fabric {
 }
 
 struct Node {
-    place: Place,
+    place: Netns,
     network: PodNetwork,
-    /// What others know of it.
+    /// The node as other nodes see it.
     peer: Peer,
     folder: tempfile::TempDir,
 }
 
 impl Node {
-    fn pod(&self, sandbox: &str) -> (Place, Vec<IpAddr>) {
-        let pod = Place::new();
+    fn pod(&self, sandbox: &str) -> (Netns, Vec<IpAddr>) {
+        let pod = Netns::new();
         let addresses = self.network.attach(sandbox, &pod.path(), &[]).unwrap();
         (pod, addresses)
     }
 
-    fn knows(&self, others: &[&Node]) {
+    fn set_peers(&self, others: &[&Node]) {
         let peers: Vec<Peer> = others.iter().map(|node| node.peer.clone()).collect();
         self.network.set_peers(&peers).unwrap();
     }
@@ -87,9 +87,9 @@ fn pods_reach_pods_of_other_nodes_through_the_tunnel() {
     let nodes: Vec<Node> = (1..=3).map(|n| fabric.node(n, Between::Vxlan)).collect();
     for node in &nodes {
         let others: Vec<&Node> = nodes.iter().filter(|other| other.peer != node.peer).collect();
-        node.knows(&others);
+        node.set_peers(&others);
     }
-    let pods: Vec<(Place, Vec<IpAddr>)> = nodes.iter().map(|node| node.pod("a")).collect();
+    let pods: Vec<(Netns, Vec<IpAddr>)> = nodes.iter().map(|node| node.pod("a")).collect();
     for (to, to_ips) in &pods {
         let (on4, on6) = (to.serve("0.0.0.0:0"), to.serve("[::]:0"));
         for (from, from_ips) in &pods {
@@ -108,8 +108,8 @@ fn pods_reach_pods_of_other_nodes_through_the_tunnel() {
 fn pods_reach_pods_of_neighbouring_nodes_directly() {
     let fabric = Fabric::new();
     let (one, two) = (fabric.node(1, Between::Direct), fabric.node(2, Between::Direct));
-    one.knows(&[&two]);
-    two.knows(&[&one]);
+    one.set_peers(&[&two]);
+    two.set_peers(&[&one]);
     let ((a, a_ips), (b, b_ips)) = (one.pod("a"), two.pod("b"));
     let on_b = b.serve("0.0.0.0:0");
     assert_eq!(a.reaches(at(&b_ips[0], on_b.port())), a_ips[0].to_string());
@@ -117,52 +117,52 @@ fn pods_reach_pods_of_neighbouring_nodes_directly() {
 }
 
 #[test]
-fn a_node_that_left_is_forgotten() {
+fn routes_to_a_removed_node_are_removed() {
     for between in [Between::Vxlan, Between::Direct] {
         let fabric = Fabric::new();
         let (one, two) = (fabric.node(1, between), fabric.node(2, between));
         let before = one.place.routing().own_routes().unwrap();
-        one.knows(&[&two]);
-        two.knows(&[&one]);
+        one.set_peers(&[&two]);
+        two.set_peers(&[&one]);
         assert!(one.place.routing().own_routes().unwrap().len() > before.len());
         let ((a, _), (b, b_ips)) = (one.pod("a"), two.pod("b"));
         let on_b = b.serve("0.0.0.0:0");
         a.reaches(at(&b_ips[0], on_b.port()));
-        one.knows(&[]);
+        one.set_peers(&[]);
         assert_eq!(one.place.routing().own_routes().unwrap(), before);
         a.does_not_reach(at(&b_ips[0], on_b.port()));
-        one.knows(&[&two]);
+        one.set_peers(&[&two]);
         a.reaches(at(&b_ips[0], on_b.port()));
     }
 }
 
 #[test]
-fn who_begins_anew_leaves_the_ways_until_the_others_are_known() {
+fn a_new_process_keeps_routes_until_the_peers_are_known() {
     for between in [Between::Vxlan, Between::Direct] {
         let fabric = Fabric::new();
         let (mut one, two) = (fabric.node(1, between), fabric.node(2, between));
-        one.knows(&[&two]);
-        two.knows(&[&one]);
+        one.set_peers(&[&two]);
+        two.set_peers(&[&one]);
         let ((a, _), (b, b_ips)) = (one.pod("a"), two.pod("b"));
         let on_b = b.serve("0.0.0.0:0");
         let routes = one.place.routing().own_routes().unwrap();
-        one.network = open(&one.place, &one.folder, Some(Across { between, node: one.peer.address }));
+        one.network = open_network(&one.place, &one.folder, Some(Across { between, node: one.peer.address }));
         one.network.set_pod_cidrs(&one.peer.pod_cidrs).unwrap();
         assert_eq!(one.place.routing().own_routes().unwrap(), routes);
         a.reaches(at(&b_ips[0], on_b.port()));
-        one.knows(&[]);
+        one.set_peers(&[]);
         a.does_not_reach(at(&b_ips[0], on_b.port()));
     }
 }
 
 #[test]
-fn telling_the_same_twice_changes_nothing() {
+fn setting_the_same_peers_twice_changes_nothing() {
     let fabric = Fabric::new();
     let (one, two) = (fabric.node(1, Between::Vxlan), fabric.node(2, Between::Vxlan));
-    one.knows(&[&two]);
+    one.set_peers(&[&two]);
     let tunnel = || one.place.routing().link("corten-vxlan").unwrap().unwrap();
     let (before, routes) = (tunnel(), one.place.routing().own_routes().unwrap());
-    one.knows(&[&two]);
+    one.set_peers(&[&two]);
     assert_eq!(tunnel(), before);
     assert_eq!(one.place.routing().own_routes().unwrap(), routes);
 }
@@ -198,14 +198,14 @@ fn only_nodes_send_into_the_tunnel() {
     let fabric = Fabric::new();
     let nodes: Vec<Node> = (1..=3).map(|n| fabric.node(n, Between::Vxlan)).collect();
     for node in &nodes {
-        node.knows(&nodes.iter().filter(|other| other.peer != node.peer).collect::<Vec<_>>());
+        node.set_peers(&nodes.iter().filter(|other| other.peer != node.peer).collect::<Vec<_>>());
     }
     let ((a, _), (b, b_ips), (c, _)) = (nodes[0].pod("a"), nodes[1].pod("b"), nodes[2].pod("c"));
     let heard = b.run(|| UdpSocket::bind((b_ips[0], 0))).unwrap();
     let to = heard.local_addr().unwrap();
-    // What is there to be forged: the other node's pod.
+    // The pod whose address is spoofed, of another node.
     let victim = IpAddr::from([10, 244, 3, 2]);
-    let send = |place: &Place, text: &[u8]| {
+    let send = |place: &Netns, text: &[u8]| {
         let socket = place.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
         socket.send_to(&forged(victim, to, text), "192.0.2.2:8472").unwrap();
     };

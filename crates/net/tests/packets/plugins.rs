@@ -1,4 +1,4 @@
-//! CNI plugins instead of the built-in network: small ones that write down what they are told, and the usual ones.
+//! CNI plugins instead of the built-in network: fake ones that record their invocations, and the reference plugins.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use corten_net::cni::{Cni, Error, Options, Pod};
 use serde_json::{Value, json};
 
-use crate::world::{NODE, Place, World, at};
+use crate::world::{NODE, Netns, World, at};
 
-/// Where the plugins of a distribution are.
-const USUAL: &str = "/usr/lib/cni";
+/// The folder of the distribution's plugins.
+const REFERENCE_PLUGINS: &str = "/usr/lib/cni";
 
 /// A node's configuration and plugins, in a folder of their own.
 struct Plugins {
@@ -19,7 +19,7 @@ struct Plugins {
 }
 
 impl Plugins {
-    fn new(node: &Place, bin_dir: Option<&str>) -> Plugins {
+    fn new(node: &Netns, bin_dir: Option<&str>) -> Plugins {
         let folder = tempfile::tempdir().unwrap();
         for name in ["net.d", "bin", "told"] {
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -32,7 +32,7 @@ impl Plugins {
         fs::write(self.folder.path().join("net.d/10-test.conflist"), network.to_string()).unwrap();
     }
 
-    /// A plugin that writes down what it is told and answers `result` when a pod is added.
+    /// Installs a plugin that records its invocations and returns `result` for ADD.
     fn plugin(&self, name: &str, result: &str, otherwise: &str) {
         let told = self.folder.path().join("told");
         let script = format!(
@@ -54,8 +54,8 @@ impl Plugins {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// What plugins were told since this was last asked.
-    fn told(&self) -> Vec<Value> {
+    /// Returns and clears the recorded invocations.
+    fn take_invocations(&self) -> Vec<Value> {
         let mut files: Vec<PathBuf> = fs::read_dir(self.folder.path().join("told"))
             .unwrap()
             .map(|entry| entry.unwrap().path())
@@ -68,14 +68,14 @@ impl Plugins {
     }
 }
 
-fn open(folder: &Path, node: &Place, bin_dir: Option<&str>) -> Cni {
+fn open(folder: &Path, node: &Netns, bin_dir: Option<&str>) -> Cni {
     let bin_dir = bin_dir.map_or_else(|| folder.join("bin"), PathBuf::from);
     let options =
         Options { folder: folder.join("records"), conf_dir: folder.join("net.d"), bin_dirs: vec![bin_dir] };
     Cni::open(options, node.namespace()).unwrap()
 }
 
-fn pod(sandbox: &str, place: &Place) -> Pod {
+fn pod(sandbox: &str, place: &Netns) -> Pod {
     let ports = json!({"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]});
     Pod {
         sandbox: sandbox.to_owned(),
@@ -93,8 +93,8 @@ fn commands(told: &[Value]) -> String {
     told.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Two that write down what they are told.
-fn recorded(node: &Place, version: &str) -> Plugins {
+/// Two plugins that record their invocations.
+fn recorded(node: &Netns, version: &str) -> Plugins {
     let plugins = Plugins::new(node, None);
     let result =
         r#"{"cniVersion": "1.1.0", "ips": [{"address": "10.9.0.2/24"}, {"address": "fd00:9::2/64"}]}"#;
@@ -108,19 +108,23 @@ fn recorded(node: &Place, version: &str) -> Plugins {
 }
 
 #[test]
-fn plugins_are_told_in_order_and_backwards() {
-    let (node, place) = (Place::new(), Place::new());
+fn plugins_run_in_order_and_del_in_reverse() {
+    let (node, place) = (Netns::new(), Netns::new());
     let plugins = recorded(&node, "1.1.0");
     assert_eq!(plugins.cni.not_ready(), None);
-    let told = plugins.told();
+    let told = plugins.take_invocations();
     assert_eq!(commands(&told), "VERSION first, VERSION second, STATUS first, STATUS second");
     assert_eq!(plugins.cni.not_ready(), None);
-    assert_eq!(commands(&plugins.told()), "STATUS first, STATUS second", "versions are asked for once");
+    assert_eq!(
+        commands(&plugins.take_invocations()),
+        "STATUS first, STATUS second",
+        "versions are asked for once"
+    );
 
     let pod = pod("s1", &place);
     let addresses = plugins.cni.attach(&pod).unwrap();
     assert_eq!(addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.9.0.2", "fd00:9::2"]);
-    let added = plugins.told();
+    let added = plugins.take_invocations();
     assert_eq!(commands(&added), "ADD first, ADD second");
     let args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web;K8S_POD_INFRA_CONTAINER_ID=s1;K8S_POD_UID=u-1";
     assert_eq!((&added[0]["args"], &added[0]["interface"]), (&json!(args), &json!("eth0")));
@@ -130,56 +134,56 @@ fn plugins_are_told_in_order_and_backwards() {
     assert_eq!(added[1]["input"]["runtimeConfig"], Value::Object(pod.capabilities.clone()));
 
     plugins.cni.check("s1", &pod.network).unwrap();
-    assert_eq!(commands(&plugins.told()), "CHECK first, CHECK second");
+    assert_eq!(commands(&plugins.take_invocations()), "CHECK first, CHECK second");
     plugins.cni.collect_garbage().unwrap();
-    let collected = plugins.told();
+    let collected = plugins.take_invocations();
     assert_eq!(commands(&collected), "GC first, GC second");
     let valid = &collected[0]["input"]["cni.dev/valid-attachments"];
     assert_eq!(valid, &json!([{"containerID": "s1", "ifname": "eth0"}]));
 
-    // Another process, another configuration: what was added is deleted as it was added.
+    // A new process and a new configuration: DEL uses the configuration of ADD.
     let plugins = Plugins { cni: open(plugins.folder.path(), &node, None), ..plugins };
     plugins.configure(&json!({"name": "other", "cniVersion": "0.4.0", "plugins": [{"type": "first"}]}));
     plugins.cni.detach("s1", &pod.network).unwrap();
-    let deleted = plugins.told();
+    let deleted = plugins.take_invocations();
     assert_eq!(commands(&deleted), "DEL second, DEL first");
     assert_eq!(deleted[0]["input"]["prevResult"]["ips"][0]["address"], "10.9.0.2/24");
     assert_eq!(deleted[0]["input"]["runtimeConfig"], Value::Object(pod.capabilities.clone()));
     plugins.cni.detach("s1", &pod.network).unwrap();
     plugins.cni.detach("never-attached", &pod.network).unwrap();
-    assert!(plugins.told().is_empty(), "what is deleted is deleted");
+    assert!(plugins.take_invocations().is_empty(), "what is deleted is deleted");
 }
 
 #[test]
-fn a_namespace_that_is_not_the_pods_is_never_touched() {
-    let (node, place, other) = (Place::new(), Place::new(), Place::new());
+fn del_never_gets_another_namespace() {
+    let (node, place, other) = (Netns::new(), Netns::new(), Netns::new());
     let plugins = recorded(&node, "1.1.0");
     plugins.cni.attach(&pod("s1", &place)).unwrap();
-    plugins.told();
+    plugins.take_invocations();
     plugins.cni.detach("s1", &other.path()).unwrap();
-    let deleted = plugins.told();
+    let deleted = plugins.take_invocations();
     assert_eq!(deleted.iter().map(|told| &told["network"]).collect::<Vec<_>>(), ["", ""]);
 }
 
 #[test]
-fn what_fails_says_why_and_is_deleted() {
-    let (node, place) = (Place::new(), Place::new());
+fn a_failed_add_reports_its_reason_and_is_deleted() {
+    let (node, place) = (Netns::new(), Netns::new());
     let plugins = recorded(&node, "0.4.0");
     let refusal = r#"{"cniVersion": "0.4.0", "code": 11, "msg": "try again", "details": "later"}"#;
     plugins.plugin("second", &format!("{refusal}'; exit 1; echo '"), "true");
     let pod = pod("s1", &place);
     let refused = plugins.cni.attach(&pod).unwrap_err();
     assert_eq!(refused.to_string(), r#"plugin type="second" failed (add): try again; later"#);
-    plugins.told();
+    plugins.take_invocations();
     plugins.cni.detach("s1", &pod.network).unwrap();
-    let deleted = plugins.told();
+    let deleted = plugins.take_invocations();
     assert_eq!(commands(&deleted), "DEL second, DEL first");
     assert!(deleted[0]["input"].get("prevResult").is_none(), "there never was a result");
 }
 
 #[test]
 fn the_network_is_not_ready_without_its_plugins() {
-    let node = Place::new();
+    let node = Netns::new();
     let plugins = recorded(&node, "1.1.0");
     let named = |what: &str| {
         let problem = plugins.cni.not_ready().unwrap_or_default();
@@ -198,9 +202,9 @@ fn the_network_is_not_ready_without_its_plugins() {
 }
 
 #[test]
-fn the_usual_plugins_connect_pods() {
+fn the_reference_plugins_attach_pods() {
     let world = World::new(&[]);
-    let plugins = Plugins::new(&world.node, Some(USUAL));
+    let plugins = Plugins::new(&world.node, Some(REFERENCE_PLUGINS));
     plugins.configure(&json!({
         "name": "usual", "cniVersion": "1.0.0",
         "plugins": [
@@ -212,7 +216,7 @@ fn the_usual_plugins_connect_pods() {
         ],
     }));
     assert_eq!(plugins.cni.not_ready(), None);
-    let (a, b) = (Place::new(), Place::new());
+    let (a, b) = (Netns::new(), Netns::new());
     let on_a = plugins.cni.attach(&pod("a", &a)).unwrap();
     let without_ports = Pod { capabilities: serde_json::Map::new(), ..pod("b", &b) };
     let on_b = plugins.cni.attach(&without_ports).unwrap();

@@ -1,8 +1,8 @@
-//! Who reaches whom, and as whom.
+//! Reachability between pods, the node and machines outside, and the source addresses they see.
 
 use corten_net::Error;
 
-use crate::world::{NODE, NODE6, OUTSIDE, OUTSIDE6, Place, World, at};
+use crate::world::{NODE, NODE6, Netns, OUTSIDE, OUTSIDE6, World, at};
 
 #[test]
 fn pods_reach_each_other_and_the_node_as_themselves() {
@@ -20,7 +20,7 @@ fn pods_reach_each_other_and_the_node_as_themselves() {
 }
 
 #[test]
-fn what_leaves_the_cluster_is_sent_from_the_node() {
+fn traffic_that_leaves_the_cluster_is_masqueraded() {
     let world = World::new(&["10.244.1.0/24", "fd00:244:1::/64"]);
     let (pod, ips) = world.pod("a", &[]);
     let (on4, on6) = (world.outside.serve("0.0.0.0:0"), world.outside.serve("[::]:0"));
@@ -43,7 +43,7 @@ fn both_families_work_side_by_side() {
 }
 
 #[test]
-fn a_network_may_be_of_ipv6_alone() {
+fn a_network_may_be_ipv6_only() {
     let world = World::new(&["fd00:244:1::/64"]);
     let (a, _) = world.pod("a", &[]);
     let (b, b_ips) = world.pod("b", &[]);
@@ -52,7 +52,7 @@ fn a_network_may_be_of_ipv6_alone() {
 }
 
 #[test]
-fn pods_take_the_size_of_packets_from_the_way_out() {
+fn pods_have_the_mtu_of_the_uplink() {
     let world = World::new(&["10.244.1.0/24"]);
     let (pod, _) = world.pod("a", &[]);
     assert_eq!(pod.routing().link("eth0").unwrap().unwrap().mtu, 1400);
@@ -60,10 +60,10 @@ fn pods_take_the_size_of_packets_from_the_way_out() {
 }
 
 #[test]
-fn nothing_is_connected_before_there_is_a_pod_cidr() {
+fn no_pod_is_attached_without_a_pod_cidr() {
     let world = World::new(&[]);
     assert_eq!(world.network.not_ready().as_deref(), Some("the node has no pod CIDR yet"));
-    let pod = Place::new();
+    let pod = Netns::new();
     let refused = world.network.attach("a", &pod.path(), &[]);
     assert!(matches!(refused, Err(Error::NoPodCidr)), "{refused:?}");
     world.set_pod_cidrs(&["10.244.1.0/24"]);
@@ -72,10 +72,10 @@ fn nothing_is_connected_before_there_is_a_pod_cidr() {
 }
 
 #[test]
-fn a_full_network_refuses_until_somebody_leaves() {
+fn a_full_network_refuses_pods_until_one_is_detached() {
     let world = World::new(&["10.244.1.0/29"]);
     let pods: Vec<_> = (0..5).map(|n| world.pod(&format!("pod-{n}"), &[])).collect();
-    let late = Place::new();
+    let late = Netns::new();
     let refused = world.network.attach("late", &late.path(), &[]);
     assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
     world.network.detach("pod-3").unwrap();
@@ -83,7 +83,7 @@ fn a_full_network_refuses_until_somebody_leaves() {
 }
 
 #[test]
-fn an_address_rests_before_it_is_given_again() {
+fn a_released_address_is_not_reused_at_once() {
     let world = World::new(&["10.244.1.0/24"]);
     let (_a, first) = world.pod("a", &[]);
     world.network.detach("a").unwrap();
@@ -92,7 +92,7 @@ fn an_address_rests_before_it_is_given_again() {
 }
 
 #[test]
-fn pods_of_old_networks_keep_theirs() {
+fn pods_keep_their_addresses_when_the_pod_cidr_changes() {
     let world = World::new(&["10.244.1.0/24"]);
     let (old, old_ips) = world.pod("old", &[]);
     world.set_pod_cidrs(&["10.244.9.0/24"]);

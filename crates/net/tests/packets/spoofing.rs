@@ -1,5 +1,5 @@
-//! Attacks of pods that may do anything within their own network namespace: they speak as others, take over others'
-//! addresses, and reach others past the node's rules.
+//! Attacks of pods that control their own network namespace: they spoof and take over addresses of other pods, and bypass the
+//! node's rules.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
@@ -10,50 +10,35 @@ use corten_net::addresses::hardware;
 use corten_net::route::Route;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::world::{Place, World, at};
+use crate::world::{DEADLINE, Netns, QUIET, World, at};
 
 const BOTH: [&str; 2] = ["10.244.1.0/24", "fd00:244:1::/64"];
-/// Long enough to believe that nothing arrives.
-const DOUBT: Duration = Duration::from_millis(400);
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// With and without the kernel's bridge netfilter, where there is one.
 fn worlds() -> Vec<World> {
-    let world = |switch: &str| {
+    let world = |bridge_netfilter| {
         let world = World::new(&BOTH);
-        world
-            .node
-            .run(|| {
-                for rules in ["arp", "ip", "ip6"] {
-                    match std::fs::write(format!("/proc/sys/net/bridge/bridge-nf-call-{rules}tables"), switch)
-                    {
-                        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                        _ => {}
-                    }
-                }
-                Ok(())
-            })
-            .unwrap();
+        world.node.set_bridge_netfilter(bridge_netfilter);
         world
     };
-    vec![world("0"), world("1")]
+    vec![world(false), world(true)]
 }
 
-fn eth0(pod: &Place) -> u32 {
+fn eth0(pod: &Netns) -> u32 {
     pod.routing().link("eth0").unwrap().unwrap().index
 }
 
-/// Sends datagrams from an address that the pod gives itself.
-fn from(pod: &Place, address: IpAddr) -> UdpSocket {
+/// A socket of an address that the pod adds to its interface.
+fn from(pod: &Netns, address: IpAddr) -> UdpSocket {
     pod.routing()
         .add_address(eth0(pod), Cidr::new(address, if address.is_ipv4() { 32 } else { 128 }).unwrap())
         .unwrap();
     bind(pod, SocketAddr::new(address, 0))
 }
 
-/// An address that an interface just got may not be there at once.
-fn bind(pod: &Place, address: SocketAddr) -> UdpSocket {
-    let deadline = Instant::now() + PATIENCE;
+/// Binds a socket. A new address of an interface may not be usable at once.
+fn bind(pod: &Netns, address: SocketAddr) -> UdpSocket {
+    let deadline = Instant::now() + DEADLINE;
     loop {
         match pod.run(|| UdpSocket::bind(address)) {
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable && Instant::now() < deadline => {
@@ -65,8 +50,8 @@ fn bind(pod: &Place, address: SocketAddr) -> UdpSocket {
 }
 
 /// The next datagram that arrives, if any does.
-fn received(socket: &UdpSocket, patience: Duration) -> Option<String> {
-    socket.set_read_timeout(Some(patience)).unwrap();
+fn received(socket: &UdpSocket, timeout: Duration) -> Option<String> {
+    socket.set_read_timeout(Some(timeout)).unwrap();
     let mut buffer = [0; 64];
     match socket.recv_from(&mut buffer) {
         Ok((length, _)) => Some(String::from_utf8_lossy(&buffer[..length]).into_owned()),
@@ -81,7 +66,7 @@ fn link_local(address: IpAddr) -> Ipv6Addr {
 }
 
 #[test]
-fn a_pod_does_not_speak_as_another_pod_or_machine() {
+fn a_pod_cannot_spoof_the_address_of_another_pod_or_machine() {
     for world in worlds() {
         let ((a, a_ips), (_b, b_ips), (c, c_ips)) =
             (world.pod("a", &[]), world.pod("b", &[]), world.pod("c", &[]));
@@ -92,21 +77,21 @@ fn a_pod_does_not_speak_as_another_pod_or_machine() {
             from(&a, b_ips[family]).send_to(b"as another pod", to).unwrap();
             from(&a, foreign).send_to(b"as another machine", to).unwrap();
             bind(&a, SocketAddr::new(a_ips[family], 0)).send_to(b"as itself", to).unwrap();
-            assert_eq!(received(&heard, PATIENCE).as_deref(), Some("as itself"));
-            assert_eq!(received(&heard, DOUBT), None);
+            assert_eq!(received(&heard, DEADLINE).as_deref(), Some("as itself"));
+            assert_eq!(received(&heard, QUIET), None);
         }
     }
 }
 
 #[test]
-fn a_pod_does_not_take_over_an_address_by_asking_in_its_name() {
+fn a_pod_cannot_take_over_an_address_by_spoofed_arp_requests() {
     for world in worlds() {
         let ((a, _), (b, b_ips)) = (world.pod("a", &[]), world.pod("b", &[]));
         for (victim, gateway) in b_ips.iter().zip(["10.244.1.1", "fd00:244:1::1"]) {
             let any = if victim.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
             let on_b = at(victim, b.serve(any).port());
             world.node.reaches(on_b);
-            // The pod has to find its gateway first, and asks for it as the other.
+            // The pod has to resolve its gateway first, and does so with the victim's address.
             from(&a, *victim).send_to(b"?", at(gateway, 9)).unwrap();
             let on_a = at(victim, a.serve(any).port());
             world.node.does_not_reach(on_a);
@@ -116,7 +101,7 @@ fn a_pod_does_not_take_over_an_address_by_asking_in_its_name() {
 }
 
 #[test]
-fn a_pod_does_not_advertise_anothers_address_or_itself_as_a_router() {
+fn a_pod_cannot_advertise_the_address_of_another_pod() {
     for world in worlds() {
         let ((a, a_ips), (b, b_ips)) = (world.pod("a", &[]), world.pod("b", &[]));
         let on_b = at(&b_ips[1], b.serve("[::]:0").port());
@@ -130,8 +115,8 @@ fn a_pod_does_not_advertise_anothers_address_or_itself_as_a_router() {
     }
 }
 
-/// Tells the gateway that an address is at this hardware address now.
-fn advertise(pod: &Place, address: IpAddr, hardware: [u8; 6]) {
+/// Sends the gateway a neighbour advertisement.
+fn advertise(pod: &Netns, address: IpAddr, hardware: [u8; 6]) {
     let IpAddr::V6(address) = address else { panic!("{address} has no neighbour discovery") };
     let (solicited_override, target_hardware) = ([0x60, 0, 0, 0], [2, 1]);
     let mut packet = vec![136, 0, 0, 0];
@@ -146,23 +131,23 @@ fn advertise(pod: &Place, address: IpAddr, hardware: [u8; 6]) {
 }
 
 #[test]
-fn no_frame_goes_from_pod_to_pod_past_the_nodes_rules() {
+fn no_frame_is_bridged_from_pod_to_pod() {
     for world in worlds() {
         let ((a, a_ips), (b, b_ips)) = (world.pod("a", &[]), world.pod("b", &[]));
         // Over link-local addresses, and to all nodes of the link.
         let (own, others) = (link_local(a_ips[0]), link_local(b_ips[0]));
         let scoped =
-            |pod: &Place, address, port| SocketAddr::V6(SocketAddrV6::new(address, port, 0, eth0(pod)));
+            |pod: &Netns, address, port| SocketAddr::V6(SocketAddrV6::new(address, port, 0, eth0(pod)));
         let heard = bind(&b, scoped(&b, others, 0));
         let port = heard.local_addr().unwrap().port();
         let sender = bind(&a, scoped(&a, own, 0));
         sender.send_to(b"over the link", scoped(&a, others, port)).unwrap();
-        assert_eq!(received(&heard, DOUBT), None);
+        assert_eq!(received(&heard, QUIET), None);
         let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
         let heard = bind(&b, "[::]:0".parse().unwrap());
         let port = heard.local_addr().unwrap().port();
         sender.send_to(b"to all", scoped(&a, group, port)).unwrap();
-        assert_eq!(received(&heard, DOUBT), None);
+        assert_eq!(received(&heard, QUIET), None);
         // To the neighbour's own address, on the link instead of through the gateway.
         for (to, own) in b_ips.iter().zip(&a_ips) {
             let heard = bind(&b, SocketAddr::new(*to, 0));
@@ -171,16 +156,16 @@ fn no_frame_goes_from_pod_to_pod_past_the_nodes_rules() {
                 Route { destination: Cidr::single(*to), gateway: None, link: eth0(&a), source: None };
             a.routing().set_route(&direct).unwrap();
             sender.send_to(b"directly", heard.local_addr().unwrap()).unwrap();
-            assert_eq!(received(&heard, DOUBT), None);
+            assert_eq!(received(&heard, QUIET), None);
             a.routing().delete_route(&direct).unwrap();
             sender.send_to(b"through the node", heard.local_addr().unwrap()).unwrap();
-            assert_eq!(received(&heard, PATIENCE).as_deref(), Some("through the node"));
+            assert_eq!(received(&heard, DEADLINE).as_deref(), Some("through the node"));
         }
     }
 }
 
 #[test]
-fn pods_that_were_there_before_are_guarded_by_a_new_process() {
+fn a_new_process_guards_existing_pods() {
     let world = World::new(&BOTH);
     let ((a, a_ips), (_b, b_ips), (c, c_ips)) =
         (world.pod("a", &[]), world.pod("b", &[]), world.pod("c", &[]));
@@ -189,15 +174,15 @@ fn pods_that_were_there_before_are_guarded_by_a_new_process() {
     let to = heard.local_addr().unwrap();
     from(&a, b_ips[0]).send_to(b"as another pod", to).unwrap();
     bind(&a, SocketAddr::new(a_ips[0], 0)).send_to(b"as itself", to).unwrap();
-    assert_eq!(received(&heard, PATIENCE).as_deref(), Some("as itself"));
+    assert_eq!(received(&heard, DEADLINE).as_deref(), Some("as itself"));
     world.network.detach("a").unwrap();
     let (d, d_ips) = world.pod("d", &[]);
     bind(&d, SocketAddr::new(d_ips[0], 0)).send_to(b"a new one", to).unwrap();
-    assert_eq!(received(&heard, PATIENCE).as_deref(), Some("a new one"));
+    assert_eq!(received(&heard, DEADLINE).as_deref(), Some("a new one"));
 }
 
 #[test]
-fn no_machine_outside_speaks_as_a_pod() {
+fn no_machine_outside_can_spoof_a_pod() {
     let world = World::new(&BOTH);
     let ((b, b_ips), (_c, c_ips)) = (world.pod("b", &[]), world.pod("c", &[]));
     let heard = bind(&b, SocketAddr::new(b_ips[0], 0));
@@ -213,5 +198,5 @@ fn no_machine_outside_speaks_as_a_pod() {
     };
     send(SocketAddr::new(c_ips[0], 0), "as a pod");
     send(at(crate::world::OUTSIDE, 0), "as itself");
-    assert_eq!(received(&heard, PATIENCE).as_deref(), Some("as itself"));
+    assert_eq!(received(&heard, DEADLINE).as_deref(), Some("as itself"));
 }

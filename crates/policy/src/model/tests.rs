@@ -1,4 +1,4 @@
-//! What policies mean, as text.
+//! Models of policies, as text.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ fn check(policies: &[(&str, Value)], expected: &[&str]) {
 }
 
 #[test]
-fn without_policies_nobody_is_isolated() {
+fn without_policies_no_pod_is_isolated() {
     check(&[], &[]);
 }
 
@@ -120,7 +120,7 @@ fn peers_are_pods_of_the_namespace_or_of_selected_namespaces_and_blocks() {
 }
 
 #[test]
-fn both_selectors_of_a_peer_count_at_once() {
+fn both_selectors_of_a_peer_have_to_match() {
     let peer = value!({"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "other"}}});
     check(
         &[("p", value!({"podSelector": {"matchLabels": {"app": "db"}}, "ingress": [{"from": [(peer)]}]}))],
@@ -137,7 +137,7 @@ fn both_selectors_of_a_peer_count_at_once() {
 }
 
 #[test]
-fn pods_of_several_policies_ask_each() {
+fn pods_of_several_policies_jump_to_each() {
     let web = value!({"matchLabels": {"app": "web"}});
     check(
         &[
@@ -166,7 +166,7 @@ fn pods_of_several_policies_ask_each() {
 }
 
 #[test]
-fn a_named_port_is_what_the_pod_that_is_connected_to_has_under_it() {
+fn a_named_port_is_that_of_the_destination_pod() {
     let all = value!({"podSelector": {}, "policyTypes": ["Ingress", "Egress"],
         "ingress": [{"from": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [{"port": "http"}]}],
         "egress": [{"to": [{"podSelector": {"matchLabels": {"app": "far"}}}], "ports": [{"port": "http"}]}]});
@@ -217,14 +217,14 @@ fn each_family_has_its_own_addresses() {
 }
 
 #[test]
-fn pods_of_other_nodes_are_judged_there() {
+fn pods_of_other_nodes_are_not_isolated_here() {
     let policies = [("p", value!({"podSelector": {"matchLabels": {"app": "far"}}}))];
     assert_eq!(model(&inputs(&policies), "here", true), Model::default());
     assert_eq!(model(&inputs(&policies), "there", true).ingress.len(), 1);
 }
 
 #[test]
-fn a_policy_is_as_long_as_its_object() {
+fn long_policies_have_few_clauses() {
     const MANY: usize = 3000;
     let blocks: Vec<Value> = (0..MANY)
         .map(|i| value!({"ipBlock": {"cidr": (format!("10.{}.{}.0/24", i / 250, i % 250))}}))
@@ -240,7 +240,7 @@ fn a_policy_is_as_long_as_its_object() {
     assert!(clauses.clone().count() < 3 * MANY);
     for clause in clauses {
         if let Who::Within { except, .. } = &clause.who {
-            assert!(except.len() <= MOST_EXCEPTIONS, "{clause}");
+            assert!(except.len() <= MAX_EXCEPTIONS, "{clause}");
         }
     }
     let chain =

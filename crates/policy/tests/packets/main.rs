@@ -1,4 +1,4 @@
-//! Policies on real packets: a node whose pods are network namespaces, and somebody outside it.
+//! Policies on real packets: a node whose pods are network namespaces, and a machine outside it.
 
 #[cfg(test)]
 mod matrix;

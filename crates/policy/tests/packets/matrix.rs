@@ -1,5 +1,5 @@
-//! Every pair of a generated cluster, under generated policies that change one after the other: what gets through is
-//! what a slow reading of the policies' definition says, and nothing else.
+//! Every pair of pods of a generated cluster, under generated policies that change one after the other: exactly the traffic gets
+//! through that a literal implementation of the definition allows.
 
 use std::thread;
 
@@ -23,7 +23,7 @@ const PODS: [(&str, &str, &str); 11] = [
     ("green", "g3", "job"),
 ];
 
-/// Numbers that look random and are the same each time.
+/// Deterministic pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -84,25 +84,27 @@ impl Dice {
     }
 }
 
-/// The definition, read slowly.
+/// The literal implementation of the definition.
 struct Definition<'a> {
     policies: &'a [(&'static str, Value)],
 }
 
 impl Definition<'_> {
-    fn lets_through(&self, from: &Pod, to: &Pod, port: u16) -> bool {
+    fn allows_connection(&self, from: &Pod, to: &Pod, port: u16) -> bool {
         from.address == to.address
             || self.allows("Egress", "egress", "to", from, to, port)
                 && self.allows("Ingress", "ingress", "from", to, from, port)
     }
 
-    fn allows(&self, kind: &str, rules: &str, peers: &str, judged: &Pod, other: &Pod, port: u16) -> bool {
+    fn allows(&self, kind: &str, rules: &str, peers: &str, selected: &Pod, other: &Pod, port: u16) -> bool {
         let selecting: Vec<_> = self
             .policies
             .iter()
             .filter(|(namespace, spec)| {
                 let of_kind = spec.items_at(&["policyTypes"]).iter().any(|one| one.as_str() == Some(kind));
-                of_kind && judged.name().0 == *namespace && selects(spec.get("podSelector"), &judged.object)
+                of_kind
+                    && selected.name().0 == *namespace
+                    && selects(spec.get("podSelector"), &selected.object)
             })
             .collect();
         selecting.is_empty()
@@ -176,7 +178,7 @@ fn exactly_the_intended_pairs_get_through() {
         let seen = all_pairs(&world);
         for (from, to, port, reached) in seen {
             let (from, to) = (&world.pods[from], &world.pods[to]);
-            let expected = definition.lets_through(from, to, port);
+            let expected = definition.allows_connection(from, to, port);
             assert_eq!(
                 reached,
                 expected,
@@ -190,7 +192,7 @@ fn exactly_the_intended_pairs_get_through() {
     assert!(open > 100 && closed > 100, "{open} open and {closed} closed pairs prove little");
 }
 
-/// Who reaches whom, all asked at once.
+/// The results of all pairs of pods and ports, tested concurrently.
 fn all_pairs(world: &World) -> Vec<(&'static str, &'static str, u16, bool)> {
     thread::scope(|scope| {
         let mut asked = Vec::new();

@@ -1,4 +1,4 @@
-//! One thing at a time.
+//! Single features of policies.
 
 use std::io::{Read, Write};
 use std::thread;
@@ -18,7 +18,7 @@ fn two() -> World {
 }
 
 #[test]
-fn a_pod_that_nothing_selects_is_open_and_one_that_is_selected_is_not() {
+fn a_selected_pod_is_isolated_and_others_are_not() {
     let mut world = two();
     let b = world.pods["b"].address;
     assert!(world.pods["a"].reaches(b, 80));
@@ -27,8 +27,8 @@ fn a_pod_that_nothing_selects_is_open_and_one_that_is_selected_is_not() {
     world.enforce();
     assert!(!world.pods["a"].reaches(b, 80));
     assert!(!world.is_reached_from_outside("b", 80));
-    assert!(world.pods["b"].reaches(world.pods["a"].address, 80), "it may still ask, and is answered");
-    assert!(world.pods["b"].reaches(b, 80), "nobody can keep a pod from itself");
+    assert!(world.pods["b"].reaches(world.pods["a"].address, 80), "it may still connect, and gets responses");
+    assert!(world.pods["b"].reaches(b, 80), "a pod always reaches itself");
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn blocks_have_exceptions() {
 }
 
 #[test]
-fn policies_may_be_long() {
+fn long_policies_are_enforced() {
     let mut world = two();
     let long = |first: &str| {
         let except = (10..210).map(|i| Value::from(format!("192.0.2.{i}/32")));
@@ -71,7 +71,7 @@ fn policies_may_be_long() {
 }
 
 #[test]
-fn what_leaves_is_judged_too_by_ranges_of_ports() {
+fn egress_policies_have_port_ranges() {
     let mut world = two();
     let a = value!({"matchLabels": {"app": "a"}});
     world.policy(
@@ -90,10 +90,10 @@ fn what_leaves_is_judged_too_by_ranges_of_ports() {
 }
 
 #[test]
-fn a_port_is_of_one_protocol() {
+fn a_port_has_one_protocol() {
     let mut world = two();
-    world.pods["b"].serve_all(80);
-    world.pods["b"].serve_all(81);
+    world.pods["b"].serve_udp_and_sctp(80);
+    world.pods["b"].serve_udp_and_sctp(81);
     let (a, b) = (&world.pods["a"], world.pods["b"].address);
     let protocols = ["TCP", "UDP", "SCTP"];
     for protocol in protocols {
@@ -123,7 +123,7 @@ fn a_port_is_of_one_protocol() {
 }
 
 #[test]
-fn a_named_port_follows_the_pod() {
+fn a_named_port_is_the_pods() {
     let mut world = two();
     let web =
         value!({"podSelector": {"matchLabels": {"app": "b"}}, "ingress": [{"ports": [{"port": "web"}]}]});
@@ -145,7 +145,7 @@ fn connections_stay_and_rules_outlive_the_process() {
     connection.write_all(b"!").unwrap();
     connection.read_exact(&mut [0]).unwrap();
     world.restart();
-    assert!(!world.pods["a"].reaches(b, 80), "before the new process has said anything");
+    assert!(!world.pods["a"].reaches(b, 80), "before the new process has synced");
     world.enforce();
     assert!(!world.pods["a"].reaches(b, 80));
     let policy = value!({"metadata": {"namespace": "n", "name": "deny"}, "spec": {"podSelector": {}}});
@@ -155,7 +155,7 @@ fn connections_stay_and_rules_outlive_the_process() {
 }
 
 #[test]
-fn policies_hold_for_pods_that_leave_the_gateway_out_or_call_themselves_others() {
+fn pods_cannot_evade_policies_by_bypassing_the_gateway_or_spoofing() {
     for bridge_netfilter in [false, true] {
         let mut world = two();
         world.pod("n", "c", value!({"app": "c"}));
@@ -165,13 +165,13 @@ fn policies_hold_for_pods_that_leave_the_gateway_out_or_call_themselves_others()
         world.policy("n", "only-c", value!({"podSelector": (b), "ingress": (from_c)}));
         world.enforce();
         let (a, b, c) = (&world.pods["a"], &world.pods["b"], &world.pods["c"]);
-        assert!(c.is_heard_as(c.address, b), "it is allowed");
-        assert!(!a.is_heard_as(a.address, b), "it is not");
-        a.call_itself(c.address);
-        assert!(!a.is_heard_as(c.address, b), "it is not who it says");
-        a.leave_the_gateway_out(b.address);
-        assert!(!a.is_heard_as(a.address, b), "no frame goes from pod to pod");
+        assert!(c.sends_as(c.address, b), "it is allowed");
+        assert!(!a.sends_as(a.address, b), "it is not");
+        a.take_address(c.address);
+        assert!(!a.sends_as(c.address, b), "its source address is spoofed");
+        a.bypass_gateway(b.address);
+        assert!(!a.sends_as(a.address, b), "no frame goes from pod to pod");
         assert!(!a.reaches(b.address, 80));
-        assert!(!a.is_heard_as(c.address, b));
+        assert!(!a.sends_as(c.address, b));
     }
 }

@@ -8,7 +8,7 @@ fn read(text: &str) -> Result<Config, ConfigError> {
 }
 
 #[test]
-fn nothing_said_is_the_default() {
+fn an_empty_configuration_has_the_defaults() {
     assert_eq!(read("").unwrap(), Config::default());
     // As upstream's own tool writes its defaults.
     let zeros = "bindAddress: 0.0.0.0\nclusterCIDR: \"\"\nmode: \"\"\nnodePortAddresses: null\nnftables:\n  syncPeriod: 0s\n";
@@ -16,7 +16,7 @@ fn nothing_said_is_the_default() {
 }
 
 #[test]
-fn everything_can_be_said() {
+fn every_field_is_read() {
     let config = read(concat!(
         "mode: iptables\nhostnameOverride: n1\nclusterCIDR: 10.244.0.0/16,fd00::/48\n",
         "clientConnection: {kubeconfig: /k}\nhealthzBindAddress: 127.0.0.1\nmetricsBindAddress: \"[::1]:9000\"\n",
@@ -36,7 +36,7 @@ fn everything_can_be_said() {
 }
 
 #[test]
-fn pods_are_known_as_said() {
+fn local_pods_are_detected_as_configured() {
     let detect = |text: &str| read(text).unwrap().detect_local;
     assert_eq!(detect("detectLocalMode: NodeCIDR"), DetectLocal::NodeCidr);
     let bridge = "detectLocalMode: BridgeInterface\ndetectLocal: {bridgeInterface: cbr0}";
@@ -56,7 +56,7 @@ fn refused(text: &str, field: &str) {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn invalid_fields_are_named() {
     refused("mode: ipvs", "mode");
     refused("clusterCIDR: here", "clusterCIDR");
     refused("nftables: {masqueradeBit: 32}", "nftables.masqueradeBit");

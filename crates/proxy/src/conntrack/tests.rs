@@ -36,7 +36,7 @@ fn check(routed: &Routed, protocol: u8, destination: &str, answers: &str, stale:
 }
 
 #[test]
-fn flows_to_who_serves_stay() {
+fn flows_to_serving_endpoints_are_kept() {
     let dns = routed(Protocol::Udp, &["10.244.0.2:53", "10.244.0.3:53"]);
     for to in ["10.96.0.10:53", "192.0.2.5:53", "192.0.2.6:53", "192.0.2.1:30053"] {
         check(&dns, 17, to, "10.244.0.2:53", false);
@@ -54,13 +54,13 @@ fn flows_that_were_never_translated_are_stale() {
 }
 
 #[test]
-fn without_anybody_only_flows_to_the_services_own_addresses_are_stale() {
+fn without_endpoints_only_flows_to_the_services_own_addresses_are_stale() {
     let dns = routed(Protocol::Udp, &[]);
     check(&dns, 17, "10.96.0.10:53", "10.244.0.2:53", true);
     check(&dns, 17, "203.0.113.1:30053", "203.0.113.1:30053", false);
 }
 
 #[test]
-fn connections_are_left_alone() {
+fn tcp_flows_are_never_stale() {
     assert!(Frontends::of([&routed(Protocol::Tcp, &["10.244.0.2:53"])]).is_empty());
 }

@@ -10,12 +10,18 @@ fn slice(endpoints: Value) -> Slice {
     Slice::of(&tree).unwrap()
 }
 
+fn all(slices: &[Slice]) -> Merged {
+    let ports =
+        slices.iter().flat_map(|slice| &slice.ports).map(|(name, protocol, _)| (name.clone(), *protocol));
+    merge(&slices.iter().collect::<Vec<_>>(), &ports.collect(), usize::MAX, "here")
+}
+
 fn merged(slices: &[Slice]) -> Vec<Endpoint> {
-    merge(slices.iter(), true, "here").remove(&("http".into(), Protocol::Tcp)).unwrap_or_default()
+    all(slices).remove(&("http".into(), Protocol::Tcp)).unwrap_or_default()
 }
 
 #[test]
-fn endpoints_of_all_slices_are_put_together_in_order() {
+fn endpoints_of_all_slices_are_merged_in_order() {
     let found = merged(&[
         slice(value!([{"addresses": ["10.0.0.9"], "nodeName": "here"}])),
         slice(value!([{"addresses": ["10.0.0.1", "10.0.0.2"]}, {"addresses": ["10.0.0.9"]}])),
@@ -25,7 +31,7 @@ fn endpoints_of_all_slices_are_put_together_in_order() {
 }
 
 #[test]
-fn what_is_not_said_of_conditions_is_well() {
+fn absent_conditions_count_as_ready() {
     let found = merged(&[slice(value!([{"addresses": ["10.0.0.1"]}]))]);
     assert!(found[0].ready && found[0].serving && !found[0].terminating && !found[0].local);
     let ending = value!([{
@@ -37,7 +43,7 @@ fn what_is_not_said_of_conditions_is_well() {
 }
 
 #[test]
-fn an_address_belongs_to_whom_does_not_end() {
+fn an_address_belongs_to_the_endpoint_that_is_not_terminating() {
     let new = || slice(value!([{"addresses": ["10.0.0.1"], "nodeName": "here"}]));
     let old =
         || slice(value!([{"addresses": ["10.0.0.1"], "conditions": {"terminating": true, "ready": false}}]));
@@ -46,7 +52,7 @@ fn an_address_belongs_to_whom_does_not_end() {
 }
 
 #[test]
-fn what_cannot_be_sent_to_is_left_out() {
+fn endpoints_without_an_address_are_left_out() {
     let names =
         value!({"addressType": "FQDN", "ports": [{"port": 80}], "endpoints": [{"addresses": ["a.b"]}]});
     assert_eq!(Slice::of(&names), None);
@@ -54,17 +60,17 @@ fn what_cannot_be_sent_to_is_left_out() {
         "addressType": "IPv4", "ports": [{"name": "all"}, {"name": "none", "port": 0}],
         "endpoints": [{"addresses": ["10.0.0.1"]}, {"addresses": []}],
     });
-    assert!(merge([Slice::of(&portless).unwrap()].iter(), true, "here").is_empty());
+    assert!(all(&[Slice::of(&portless).unwrap()]).is_empty());
     let six = value!({
         "addressType": "IPv6", "ports": [{"name": "http", "port": 80}], "endpoints": [{"addresses": ["fd00::1"]}],
     });
     let six = [Slice::of(&six).unwrap()];
-    assert!(merge(six.iter(), true, "here").is_empty());
-    assert_eq!(merge(six.iter(), false, "here").len(), 1);
+    assert!(six.iter().all(|slice| !slice.is_ipv4()));
+    assert_eq!(all(&six).len(), 1);
 }
 
 #[test]
-fn slices_say_whose_they_are() {
+fn a_slice_names_its_service() {
     let labeled = |labels: Value| value!({"metadata": {"name": "s-1", "labels": (labels)}});
     assert_eq!(service_of(&labeled(value!({"kubernetes.io/service-name": "s"}))).as_deref(), Some("s"));
     assert_eq!(service_of(&labeled(value!({}))), None);

@@ -32,7 +32,7 @@ fn names(changed: &Changed) -> Vec<String> {
 }
 
 #[test]
-fn only_what_means_something_counts() {
+fn only_changes_that_affect_rules_count() {
     let mut inputs = Inputs::default();
     assert!(inputs.service(&change(None, Some(service("10.96.0.1", "a")))));
     assert_eq!(names(&inputs.take_changed()), ["n/s"]);
@@ -45,7 +45,7 @@ fn only_what_means_something_counts() {
 }
 
 #[test]
-fn endpoints_are_those_of_the_ports_name() {
+fn endpoints_are_matched_by_port_name() {
     let mut inputs = Inputs::default();
     inputs.service(&change(None, Some(service("10.96.0.1", ""))));
     inputs.slice(&change(None, Some(slice("s", "10.244.0.2"))));
@@ -68,7 +68,7 @@ fn a_slice_may_move_to_another_service() {
 }
 
 #[test]
-fn a_node_that_moves_concerns_every_service() {
+fn a_change_of_this_node_affects_every_service() {
     let node = |zone: &str, ready: &str| {
         value!({
             "metadata": {"name": "here", "labels": {"topology.kubernetes.io/zone": (zone)}},
@@ -108,4 +108,44 @@ fn ready_pods_on_this_node_are_counted_once_for_load_balancers() {
     let node = Node { name: "here".into(), ..Node::default() };
     assert_eq!(inputs.health(&Key::new("n", "s"), true, &node), Some((31000, 1)));
     assert_eq!(inputs.health(&Key::new("n", "t"), true, &node), None);
+}
+
+/// An attack: a Service of 100 ports with so many slices of 1,000 endpoints that written out its rules would take all of
+/// the node's memory. It is cut, evenly and with what is on this node first, and others are proxied whole.
+#[test]
+fn a_service_with_very_many_endpoints_is_cut_and_others_are_not() {
+    let mut inputs = Inputs::default();
+    let ports = (0..100).map(|i| value!({"name": (format!("p{i}")), "port": (i + 1)})).collect::<Vec<_>>();
+    let large = value!({
+        "metadata": {"namespace": "n", "name": "large"}, "spec": {"clusterIP": "10.96.0.9", "ports": (ports.clone())},
+    });
+    inputs.service(&change(None, Some(large)));
+    for i in 0..50 {
+        let endpoint = |j| {
+            let node = if i == 49 && j == 0 { "here" } else { "there" };
+            value!({"addresses": [(format!("10.{i}.{}.{}", j / 250, j % 250))], "nodeName": node})
+        };
+        let endpoints = (0..1_000).map(endpoint).collect::<Vec<_>>();
+        inputs.slice(&change(
+            None,
+            Some(value!({
+                "metadata": {
+                    "namespace": "n", "name": (format!("large-{i}")),
+                    "labels": {"kubernetes.io/service-name": "large"},
+                },
+                "addressType": "IPv4", "ports": (ports.clone()), "endpoints": (endpoints),
+            })),
+        ));
+    }
+    inputs.service(&change(None, Some(service("10.96.0.1", "a"))));
+    inputs.slice(&change(None, Some(slice("s", "10.200.0.1"))));
+    let node = Node { name: "here".into(), ..Node::default() };
+    let routed = inputs.routed(&Key::new("n", "large"), true, &node);
+    let written: usize = routed.iter().map(|routed| routed.cluster.len()).sum();
+    assert_eq!((routed.len(), written), (100, 50_000), "of five million");
+    for port in &routed {
+        assert_eq!(port.cluster.len(), 500, "no port is without endpoints");
+        assert!(port.cluster.iter().any(|target| target.local), "those of this node come first");
+    }
+    assert_eq!(inputs.routed(&Key::new("n", "s"), true, &node)[0].cluster.len(), 1);
 }

@@ -1,8 +1,8 @@
-//! What is in the tables, and what has to be written for them to be what Services want now.
+//! The rules in the tables, and the changes that bring them to the desired state.
 //!
-//! `iptables-restore` walks through all chains of a text for each of them, so many chains are written in several texts:
-//! first Services' own chains, each Service's in one text, and what leads to them last. Chains that are shared are written
-//! whole, and only if something in them changed.
+//! `iptables-restore` takes quadratic time in the chains of its input, so many chains are written in several inputs: first
+//! Services' own chains, each Service's in one input, and the shared chains that jump to them last. Shared chains are written
+//! whole, and only if one of their rules changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -21,23 +21,23 @@ pub(crate) const FIREWALL: &str = "KUBE-FIREWALL";
 const FILTER: [Shared; 4] =
     [Shared::FilterServices, Shared::FilterExternalServices, Shared::FilterNodePorts, Shared::FilterFirewall];
 const NAT: [Shared; 2] = [Shared::NatServices, Shared::NatNodePorts];
-/// So many chains are in one text, or few more.
-const MANY: usize = 500;
+/// The number of chains in one input, or slightly more.
+const CHAINS_PER_INPUT: usize = 500;
 
 #[derive(Debug, Clone, Default)]
 pub struct Kept {
     services: BTreeMap<Key, Wanted>,
-    /// Chains that have to be written, and chains that have to go.
+    /// Chains to write, and chains to delete.
     changed: BTreeSet<String>,
     gone: BTreeSet<String>,
-    /// Services some of whose chains have to be written.
+    /// Services with chains to write.
     touched: BTreeSet<Key>,
     rules: Rules,
-    /// Whether any of the shared chains has to be written.
+    /// True if the shared chains have to be written.
     shared_changed: bool,
 }
 
-/// How many rules there are: in chains that all share, by table, and in Services' own.
+/// The number of rules: in the shared chains of each table, and in Services' own chains.
 #[derive(Debug, Clone, Copy, Default)]
 struct Rules {
     filter: usize,
@@ -55,7 +55,7 @@ impl Rules {
         Rules { filter: within(&FILTER), shared: within(&NAT), own }
     }
 
-    /// Takes the place of others.
+    /// Adds the rules of `new` and subtracts those of `old`.
     fn replace(&mut self, old: Rules, new: Rules) {
         self.filter = self.filter + new.filter - old.filter;
         self.shared = self.shared + new.shared - old.shared;
@@ -63,7 +63,7 @@ impl Rules {
     }
 }
 
-/// How many rules there are, and how many of them are to be written.
+/// The number of rules by table, and of those to write in `nat`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
     pub filter: usize,
@@ -72,7 +72,7 @@ pub struct Count {
 }
 
 impl Kept {
-    /// Takes in what Services want now.
+    /// Sets the desired rules of some Services.
     pub fn change(&mut self, services: impl IntoIterator<Item = (Key, Wanted)>) {
         for (service, wanted) in services {
             let had = self.services.remove(&service).unwrap_or_default();
@@ -95,7 +95,7 @@ impl Kept {
         }
     }
 
-    /// Everything has to be written; `found` are the chains that are there.
+    /// Marks all rules as to be written; `found` are the chains in the kernel.
     pub fn distrust<'a>(&mut self, found: impl Iterator<Item = &'a str>) {
         let wanted: BTreeSet<&String> = self.services.values().flat_map(|wanted| wanted.own.keys()).collect();
         let found = found.filter(|chain| is_of_service(chain)).map(str::to_owned);
@@ -105,8 +105,8 @@ impl Kept {
         self.shared_changed = true;
     }
 
-    /// It has been written.
-    pub fn written(&mut self) {
+    /// Marks all rules as written.
+    pub fn mark_written(&mut self) {
         self.changed.clear();
         self.gone.clear();
         self.touched.clear();
@@ -124,38 +124,38 @@ impl Kept {
         }
     }
 
-    /// The chains of a Service's own that have to be written.
+    /// The own chains of a Service that have to be written.
     fn changed_of(&self, service: &Key) -> impl Iterator<Item = (&String, &Vec<String>)> {
         let own = self.services.get(service).into_iter().flat_map(|wanted| &wanted.own);
         own.filter(|(chain, _)| self.changed.contains(*chain))
     }
 
-    /// What `iptables-restore` is to read, one after the other.
-    pub fn texts(&self, base: &Base) -> Vec<String> {
-        let mut texts = Vec::new();
+    /// The inputs of `iptables-restore`, in order.
+    pub fn restore_inputs(&self, base: &Base) -> Vec<String> {
+        let mut restore_inputs = Vec::new();
         let mut text = OwnChains::default();
         for service in &self.touched {
             self.changed_of(service).for_each(|(chain, rules)| text.put(chain, rules));
-            if text.count >= MANY {
-                texts.push(std::mem::take(&mut text).alone(base));
+            if text.count >= CHAINS_PER_INPUT {
+                restore_inputs.push(std::mem::take(&mut text).alone(base));
             }
         }
-        texts.push(if self.shared_changed {
+        restore_inputs.push(if self.shared_changed {
             self.with_shared(base, &text)
         } else {
             self.with_gone(base, &text)
         });
-        texts
+        restore_inputs
     }
 
-    /// The last text if what leads to Services is as it was.
+    /// The last input if the shared chains have not changed.
     fn with_gone(&self, base: &Base, own: &OwnChains) -> String {
         let headers: String = self.gone.iter().map(|chain| header(chain) + "\n").collect();
         let removals: String = self.gone.iter().map(|chain| format!("-X {chain}\n")).collect();
         own.between(base, &headers, &removals)
     }
 
-    /// The last text if it is not.
+    /// The last input if the shared chains have changed.
     fn with_shared(&self, base: &Base, own: &OwnChains) -> String {
         let mut out = String::from("*filter\n");
         let mut put = |line: &str| {
@@ -195,7 +195,7 @@ impl Kept {
     }
 }
 
-/// Chains of Services' own, for the table `nat`.
+/// Services' own chains, for the table `nat`.
 #[derive(Debug, Default)]
 struct OwnChains {
     count: usize,
@@ -214,19 +214,19 @@ impl OwnChains {
         self.between(base, "", "")
     }
 
-    /// The chain that they all may jump to has to be there.
+    /// An input for `nat` with these chains. It declares the masquerading chain, which all of them may jump to.
     fn between(&self, base: &Base, headers: &str, rules: &str) -> String {
         let (masquerading, mark) = (header(MARK_MASQUERADE), mark(base));
         format!("*nat\n{masquerading}\n{}{headers}{mark}\n{}{rules}COMMIT\n", self.headers, self.rules)
     }
 }
 
-/// Names a chain and leaves nothing in it.
+/// Declares a chain, which also empties it.
 fn header(chain: &str) -> String {
     format!(":{chain} - [0:0]")
 }
 
-/// The way to node ports over loopback is open; others must not take it.
+/// Drops packets to loopback addresses that are not from this machine, because node ports over loopback enable routing them.
 fn guard_loopback() -> String {
     let why = "-m comment --comment \"block incoming localnet connections\"";
     let outside = "-d 127.0.0.0/8 ! -s 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT";
@@ -253,12 +253,12 @@ fn masquerade(base: &Base) -> [String; 3] {
     ]
 }
 
-/// Marks what is to be masqueraded.
+/// The rule that marks packets for masquerading.
 fn mark(base: &Base) -> String {
     format!("-A {MARK_MASQUERADE} -j MARK --or-mark {:#x}", base.masquerade_mark)
 }
 
-/// Comes after everything else that Services have addresses for.
+/// The rules for node ports, which come after those for all other addresses.
 fn node_ports(base: &Base) -> Vec<String> {
     let why = "-m comment --comment \"kubernetes service nodeports; NOTE: this must be the last rule in this chain\"";
     let rule = |to: &str| format!("-A KUBE-SERVICES {why} {to}-j KUBE-NODEPORTS");

@@ -1,11 +1,11 @@
-//! What chains of one Service's port are called.
+//! The names of a port's chains.
 
 use std::net::SocketAddr;
 
 use crate::names::hash;
 use crate::service::PortName;
 
-/// What the names of chains begin with that belong to Services.
+/// The prefixes of Services' own chains.
 const PREFIXES: [&str; 5] = ["KUBE-SVC-", "KUBE-SVL-", "KUBE-SEP-", "KUBE-FW-", "KUBE-EXT-"];
 
 pub(crate) fn is_of_service(chain: &str) -> bool {
@@ -32,7 +32,7 @@ pub(crate) fn endpoint(port: &PortName, endpoint: SocketAddr) -> String {
     format!("KUBE-SEP-{}", hash(&format!("{}{}{endpoint}", shown(port), protocol(port)), 16))
 }
 
-/// As comments name it: `namespace/name:port`.
+/// The port's name in comments: `namespace/name:port`.
 pub(crate) fn shown(port: &PortName) -> String {
     let colon = if port.port.is_empty() { "" } else { ":" };
     format!("{}{colon}{}", port.service, port.port)

@@ -1,4 +1,4 @@
-//! What one Service wants: rules in the chains that all share, and chains of its own.
+//! The desired rules of one Service: rules in the shared chains, and chains of its own.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ impl Shared {
 pub(crate) const MARK_MASQUERADE: &str = "KUBE-MARK-MASQ";
 const NOT_LOCAL: &str = " -m addrtype ! --dst-type LOCAL";
 
-/// Everything of one Service, for one IP family. Rules are without the chain that they are in.
+/// The desired rules of one Service in one IP family. Rules are without their chain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
     pub shared: BTreeMap<Shared, Vec<String>>,
@@ -41,7 +41,7 @@ pub struct Wanted {
     pub own: BTreeMap<String, Vec<String>>,
 }
 
-/// What a Service wants.
+/// Computes the desired rules of a Service.
 pub fn wanted(ports: &[Routed], base: &Base) -> Wanted {
     let mut wanted = Wanted::default();
     for routed in ports {
@@ -88,7 +88,7 @@ impl Wanted {
         let external = names::external(&port.name);
         let firewalled = routed.has_endpoints && !port.source_ranges.is_empty();
         let balanced = if firewalled { names::firewall(&port.name) } else { external.clone() };
-        // What is the node's own stays so, whatever a Service calls its external IP.
+        // The node's own addresses are never redirected, whatever a Service declares as its external IP.
         let outside = port.external_ips.iter().map(|ip| (ip, "external IP", &external, NOT_LOCAL));
         let outside =
             outside.chain(port.load_balancer_ips.iter().map(|ip| (ip, "loadbalancer IP", &balanced, "")));
@@ -122,7 +122,7 @@ impl Wanted {
         }
     }
 
-    /// The load balancer's addresses are for some only. Node ports are not, as ever.
+    /// Restricts the load balancer's addresses to their source ranges. Node ports are not restricted, as upstream.
     fn firewall(&mut self, routed: &Routed, base: &Base) {
         let (port, name) = (&routed.port, names::shown(&routed.port.name));
         if !routed.has_endpoints || port.load_balancer_ips.is_empty() || port.source_ranges.is_empty() {
@@ -138,7 +138,7 @@ impl Wanted {
         for range in &port.source_ranges {
             self.add(&chain, format!("{admitted} -s {range} -j {external}"));
         }
-        // The node comes to a load balancer's address from that very address, if it has it.
+        // If the node has the load balancer's address, its own packets to it come from that address.
         if base.node.is_some_and(|node| port.source_ranges.iter().any(|range| range.contains(node))) {
             for address in &port.load_balancer_ips {
                 self.add(&chain, format!("{admitted} -s {address} -j {external}"));
@@ -159,7 +159,7 @@ impl Wanted {
         let protocol = names::protocol(name);
         for address in routed.reachable.iter().map(|target| target.address) {
             let chain = names::endpoint(name, address);
-            // What a pod sends to itself has to come back through here.
+            // A pod's packets to itself have to return through the node.
             self.add(&chain, format!("-s {} -j {MARK_MASQUERADE}", address.ip()));
             let remember = match routed.port.affinity {
                 Some(_) => format!("-m recent --name {chain} --set "),
@@ -180,7 +180,7 @@ impl Wanted {
             }
         }
         for (n, to) in targets.iter().map(endpoint).enumerate() {
-            // The last one takes everybody whom none before has taken.
+            // The last endpoint matches all packets that no earlier one has.
             let chance = match targets.len() - n {
                 1 => String::new(),
                 left => format!("-m statistic --mode random --probability {:.10} ", 1.0 / left as f64),
@@ -203,7 +203,7 @@ fn destination(routed: &Routed, address: IpAddr, port: u16) -> String {
     format!("-m {protocol} -p {protocol} -d {address} --dport {port}")
 }
 
-/// Why and how packets are refused.
+/// The comment and the verdict of packets without endpoints.
 fn refusal(routed: &Routed, name: &str) -> (String, &'static str) {
     if routed.has_endpoints {
         (comment(&format!("{name} has no local endpoints")), "DROP")
@@ -212,7 +212,7 @@ fn refusal(routed: &Routed, name: &str) -> (String, &'static str) {
     }
 }
 
-/// What happens to traffic that comes to anything but the cluster IP.
+/// The rules for traffic to other addresses than the cluster IP.
 fn external_rules(routed: &Routed, name: &str, base: &Base) -> Vec<String> {
     let port = &routed.port;
     let cluster = names::cluster(&port.name);
@@ -235,7 +235,7 @@ fn external_rules(routed: &Routed, name: &str, base: &Base) -> Vec<String> {
     rules
 }
 
-/// `None` if it cannot be told.
+/// The match for packets of this node's pods; `None` if they are not detected.
 fn from_pods(local: &LocalPods) -> Option<String> {
     match local {
         LocalPods::Unknown => None,

@@ -1,7 +1,7 @@
-//! The tables in the kernel: the one place where tools are run.
+//! The tables in the kernel: the one place where iptables is run.
 //!
-//! *Invariants:* each Service changes at once; what `iptables-restore` refuses leaves Services as they were, and the next
-//! change writes everything. Chains of others are never touched; rules of ours in them are the jumps to our own.
+//! *Invariants:* each Service changes atomically; if `iptables-restore` fails the Services stay as they were, and the next
+//! change writes all rules. Chains of other programs are never changed, except for the jumps to our own.
 
 use std::io::{self, Write};
 use std::process::{Command, Output, Stdio};
@@ -12,17 +12,17 @@ use corten_net::namespace::Namespace;
 use super::kept::{Count, FIREWALL, FORWARD, Kept, POSTROUTING};
 use super::names::is_of_service;
 use super::service::{MARK_MASQUERADE, Wanted, wanted};
-use crate::backend::Backend;
+use crate::backend::{Backend, RuleCount};
 use crate::base::Base;
 use crate::route::Routed;
 
-/// How many seconds to wait for others who use the tables.
-const PATIENCE: &str = "5";
-/// Gone when somebody empties the tables.
+/// The seconds to wait for the xtables lock.
+const LOCK_TIMEOUT: &str = "5";
+/// A chain that is missing after another program has flushed the tables.
 const CANARY: &str = "KUBE-PROXY-CANARY";
 const ROUTE_LOCALNET: &str = "/proc/sys/net/ipv4/conf/all/route_localnet";
 
-/// A jump from a chain of the kernel's to one of ours.
+/// A jump from a built-in chain to one of ours.
 struct Jump {
     table: &'static str,
     from: &'static str,
@@ -60,7 +60,7 @@ const JUMPS: [Jump; 12] = [
     jump("nat", "POSTROUTING", POSTROUTING, "kubernetes postrouting rules", false),
 ];
 
-/// The same as kubelets make: they are never removed.
+/// The jumps that kubelets make, too: they are never removed.
 const GUARDS: [Jump; 2] =
     [jump("filter", "INPUT", FIREWALL, "", false), jump("filter", "OUTPUT", FIREWALL, "", false)];
 
@@ -69,20 +69,20 @@ pub struct Tables {
     tools: Tools,
     base: Base,
     kept: Kept,
-    /// Of the last time.
+    /// As of the last change.
     count: Count,
     is_written: bool,
 }
 
 impl Tables {
-    /// Nothing is written yet. Fails if the tools are not there.
+    /// Writes nothing yet. Fails if iptables is not installed.
     pub fn open(namespace: Namespace, base: Base) -> io::Result<Tables> {
         let tools = Tools { namespace, ipv4: base.ipv4 };
         tools.run("", &["--version"])?;
         Ok(Tables { tools, base, kept: Kept::default(), count: Count::default(), is_written: false })
     }
 
-    /// Leaves nothing behind. Without tools, or without the chain that everything begins with, there is nothing.
+    /// Removes all our chains and jumps. Without iptables, or without our first chain, there are none.
     pub fn remove(namespace: Namespace, ipv4: bool) -> io::Result<()> {
         let tools = Tools { namespace, ipv4 };
         if tools.run("", &["-t", "nat", "-S", "KUBE-SERVICES"]).is_err() {
@@ -110,14 +110,14 @@ impl Tables {
         if !self.is_written {
             self.prepare()?;
         }
-        self.kept.texts(&self.base).iter().try_for_each(|text| self.tools.restore(text))?;
+        self.kept.restore_inputs(&self.base).iter().try_for_each(|text| self.tools.restore(text))?;
         self.count = self.kept.count();
-        self.kept.written();
+        self.kept.mark_written();
         self.is_written = true;
         Ok(())
     }
 
-    /// Our chains, and the jumps to them. A chain of ours that is empty does nothing until it is written.
+    /// Creates our chains and the jumps to them. The chains stay empty until the first change.
     fn prepare(&mut self) -> io::Result<()> {
         if self.base.ipv4 && self.base.localhost_node_ports {
             self.tools.namespace.run(|| std::fs::write(ROUTE_LOCALNET, "1"))?;
@@ -169,8 +169,13 @@ impl Backend for Tables {
         written
     }
 
-    fn count(&self) -> Option<Count> {
-        Some(self.count)
+    fn rule_counts(&self) -> Vec<RuleCount> {
+        let Count { filter, nat, nat_written } = self.count;
+        // Every change counts all rules of the filter table as written, as upstream does.
+        vec![
+            RuleCount { table: "filter", total: filter, written: filter },
+            RuleCount { table: "nat", total: nat, written: nat_written },
+        ]
     }
 
     fn has_stale(&self) -> bool {
@@ -196,7 +201,7 @@ impl Jump {
     }
 }
 
-/// The tools of one IP family, run in one namespace.
+/// The iptables programs of one IP family, run in one namespace.
 #[derive(Debug)]
 struct Tools {
     namespace: Namespace,
@@ -204,14 +209,14 @@ struct Tools {
 }
 
 impl Tools {
-    /// Runs `iptables` or one of its companions.
+    /// Runs `iptables`, `iptables-save` or `iptables-restore`.
     fn run(&self, companion: &str, arguments: &[&str]) -> io::Result<Output> {
         self.run_with(companion, arguments, None)
     }
 
     fn run_with(&self, companion: &str, arguments: &[&str], input: Option<&str>) -> io::Result<Output> {
         let program = format!("{}{companion}", if self.ipv4 { "iptables" } else { "ip6tables" });
-        let patience: &[&str] = if companion == "-save" { &[] } else { &["-w", PATIENCE] };
+        let patience: &[&str] = if companion == "-save" { &[] } else { &["-w", LOCK_TIMEOUT] };
         let output = self.namespace.run(|| {
             let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
             let mut child = Command::new(&program)
@@ -221,9 +226,9 @@ impl Tools {
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .spawn()
-                .map_err(|error| io::Error::new(error.kind(), format!("starting {program}: {error}")))?;
+                .map_err(|error| io::Error::new(error.kind(), format!("cannot start {program}: {error}")))?;
             if let (Some(input), Some(mut stdin)) = (input, child.stdin.take()) {
-                // A tool that does not read to the end says why when it ends.
+                // A program that stops reading early reports why when it exits.
                 let _ = stdin.write_all(input.as_bytes());
             }
             child.wait_with_output()
@@ -246,7 +251,7 @@ impl Tools {
         self.run("", &["-t", table, "-N", chain]).map(drop)
     }
 
-    /// Whatever is wrong, the next who tries to make the rule finds out.
+    /// True if the rule exists. Errors count as absent: adding the rule reports them.
     fn has_rule(&self, jump: &Jump) -> bool {
         self.run("", &jump.arguments("-C")).is_ok()
     }

@@ -1,4 +1,4 @@
-//! What is in the table for all Services: where packets come in, and how maps are asked.
+//! The parts of the table that are the same for all Services: the base chains, and the lookups in maps.
 
 use std::net::IpAddr;
 
@@ -19,10 +19,10 @@ const SOURCE: i32 = 100;
 
 const WHERE_TO: [Field; 3] = [Field::Destination, Field::Protocol, Field::DestinationPort];
 const WHICH_PORT: [Field; 2] = [Field::Protocol, Field::DestinationPort];
-/// Rules make sets after this number of their own.
+/// The IDs of optional sets within the transaction, apart from those of the maps.
 const SETS: u32 = 100;
 
-/// What comes from pods of this node; `None` if it cannot be told.
+/// A match for packets of this node's pods; `None` if they are not detected.
 pub(crate) fn from_pods(local: &LocalPods, rule: Rule) -> Option<Rule> {
     match local {
         LocalPods::Unknown => None,
@@ -46,7 +46,7 @@ impl Base {
         if self.ipv4 { Family::Ipv4 } else { Family::Ipv6 }
     }
 
-    /// The beginning of the transaction that makes the table anew.
+    /// Begins the transaction that creates or replaces the table.
     pub(crate) fn table(&self) -> Transaction {
         let mut table = Transaction::replacing_in(self.family(), TABLE);
         self.chains(&mut table);
@@ -141,7 +141,7 @@ impl Base {
     fn masquerading(&self, table: &mut Transaction) {
         let mark = self.masquerade_mark;
         table.rule("masquerading", &Rule::of(self.family()).is_marked(mark).flip_mark(mark).masquerade());
-        // A pod that is sent to itself would not know its own answer.
+        // A pod drops packets from its own address, so packets of a pod to itself are masqueraded.
         let itself = [Field::Source, Field::Destination, Field::Protocol, Field::DestinationPort];
         let hairpin =
             Rule::of(self.family()).was_redirected().in_set(&itself, Map::HairpinConnections.name());
@@ -160,11 +160,11 @@ impl Base {
         table.rule("nodeport-endpoints-check", &to_node);
         let firewalled = Rule::of(self.family()).judged_by(&WHERE_TO, Map::FirewallIps.name());
         table.rule("firewall-check", &firewalled);
-        // Whatever still goes to an address of a Service was sent to a port that it does not have.
+        // Packets that still go to a cluster IP here were sent to a port that the Service does not have.
         let to_cluster_ip = Rule::of(self.family()).in_set(&[Field::Destination], Map::ClusterIps.name());
         table.rule("cluster-ips-check", &to_cluster_ip.reject());
         if !self.service_cidrs.is_empty() {
-            // What the node itself has is taken: it may answer for a Service that another proxy looks after.
+            // Addresses of the node itself are exempt: it may serve a Service that another proxy handles.
             table.rule("cluster-ips-check", &Rule::of(self.family()).to_local().back());
             let unallocated = Rule::of(self.family()).in_set(&[Field::Destination], SERVICE_CIDRS);
             table.rule("cluster-ips-check", &unallocated.drop());
@@ -182,19 +182,19 @@ impl Base {
             table.rule("services", &masqueraded.mark(self.masquerade_mark));
         }
         table.rule("services", &Rule::of(self.family()).judged_by(&WHERE_TO, Map::ServiceIps.name()));
-        // What is the node's own stays so, whatever a Service calls its external IP.
+        // The node's own addresses are never redirected, whatever a Service declares as its external IP.
         let outside = Rule::of(self.family()).not_to_local();
         table.rule("services", &outside.judged_by(&WHERE_TO, Map::ExternalIps.name()));
         let to_node = self.to_node_ports(true);
         table.rule("services", &to_node.judged_by(&WHICH_PORT, Map::ServiceNodePorts.name()));
     }
 
-    /// To an address where node ports are open. What comes in anyhow need not be asked whether it is the node's.
-    fn to_node_ports(&self, is_asked: bool) -> Rule {
+    /// Matches addresses where node ports are open. `check_local` is false for packets that are known to be for the node.
+    fn to_node_ports(&self, check_local: bool) -> Rule {
         if self.node_port_addresses.is_some() {
             return Rule::of(self.family()).in_set(&[Field::Destination], NODE_PORT_IPS);
         }
-        let rule = if is_asked { Rule::of(self.family()).to_local() } else { Rule::of(self.family()) };
+        let rule = if check_local { Rule::of(self.family()).to_local() } else { Rule::of(self.family()) };
         rule.not_to_network(loopback(self.ipv4))
     }
 }

@@ -1,10 +1,10 @@
-//! What is in the table, and what has to change for it to be what Services want now.
+//! The contents of the table, and the changes that bring them to the desired state.
 //!
-//! Two Services may want the same entry: the one whose name comes first has it, and the other when that one is gone.
+//! Two Services may claim the same entry: the one whose name sorts first owns it, and the other after it is deleted.
 //!
-//! *Invariants:* what changes depends on what changed, never on how much there is. What a packet on its way may still
-//! look for stays a while: endpoints are given new numbers, or take the place of others in one step, and old numbers and
-//! empty chains are removed later.
+//! *Invariants:* the cost of a change never depends on the size of the table. Elements that a packet in flight may still refer to
+//! are kept for a while: endpoints get new numbers, or replace others in one step, and old numbers and empty chains are
+//! removed later.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -20,9 +20,9 @@ use super::service::{Entry, Rule, Wanted};
 #[derive(Debug, Clone)]
 pub struct Kept {
     services: HashMap<Key, Wanted>,
-    /// Who wants each entry.
+    /// The Services that claim each entry.
     entries: HashMap<Entry, BTreeMap<Key, Option<Verdict>>>,
-    /// The numbers that chains pick from, and the addresses they stand for.
+    /// The numbers that each chain selects from, and their addresses.
     numbers: HashMap<String, (Numbers, Vec<SocketAddr>)>,
     addresses: Pool,
     endpoint_chains: Pool,
@@ -42,7 +42,7 @@ impl Default for Kept {
     }
 }
 
-/// What nothing leads to any more.
+/// Chains, numbers and maps that nothing refers to any more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stale {
     pub chains: BTreeSet<String>,
@@ -50,7 +50,7 @@ pub struct Stale {
     pub endpoints: Vec<Numbers>,
 }
 
-/// A rule whose endpoints have numbers, if it has several.
+/// A rule whose endpoints have numbers if there are several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Placed {
     Plain(Rule),
@@ -58,7 +58,7 @@ pub enum Placed {
     GotoAny(Numbers),
 }
 
-/// What changes, in the order in which it has to be done.
+/// The changes of the table, in the order in which they have to be made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
     pub flushed: Vec<String>,
@@ -69,18 +69,18 @@ pub struct Changes {
     pub new_maps: Vec<Map>,
     pub new_chains: Vec<String>,
     pub numbered: Vec<(Numbers, Vec<SocketAddr>)>,
-    /// Numbers that stand for other addresses than before.
+    /// Numbers whose addresses change.
     pub renumbered: Vec<(Map, u32, SocketAddr)>,
     pub numbered_chains: Vec<(Numbers, Vec<String>)>,
     pub rules: Vec<(String, Placed)>,
     pub added: Vec<(Entry, Option<Verdict>)>,
 }
 
-/// What entries were before the first Service changed.
+/// The entries before the first Service changed.
 type Before = HashMap<Entry, Option<Option<Verdict>>>;
 
 impl Kept {
-    /// What changes when Services want something else.
+    /// Sets the desired contents of some Services, and returns the changes.
     pub fn change(&mut self, services: impl IntoIterator<Item = (Key, Wanted)>) -> Changes {
         let mut changes = Changes::default();
         let mut before = Before::new();
@@ -97,13 +97,13 @@ impl Kept {
         changes
     }
 
-    /// The same for every Service, in a table that is empty.
+    /// The changes that fill an empty table.
     pub fn everything(&mut self) -> Changes {
         let services = std::mem::take(self).services;
         self.change(services)
     }
 
-    /// Takes what may be removed a while after a change.
+    /// Returns and clears the stale elements, which may be removed a while after a change.
     pub fn take_stale(&mut self) -> Stale {
         std::mem::take(&mut self.stale)
     }
@@ -143,7 +143,7 @@ impl Kept {
         }
     }
 
-    /// Entries of which something came of it in the end.
+    /// Adds the entries that differ after all Services have changed.
     fn settle(&self, before: Before, changes: &mut Changes) {
         for (entry, before) in before {
             let after = self.entries.get(&entry).and_then(|who| who.values().next());
@@ -164,7 +164,7 @@ impl Kept {
             }
             changes.flushed.push(chain.clone());
             if let Some((numbers, _)) = self.numbers.remove(chain) {
-                self.give_back(numbers, changes);
+                self.release(numbers, changes);
             }
             if !wanted.chains.contains_key(chain) {
                 self.stale.chains.insert(chain.clone());
@@ -186,7 +186,8 @@ impl Kept {
         }
     }
 
-    /// As many endpoints as before, but others: they take the numbers of those that are gone, and no rule changes.
+    /// Replaces endpoints in place if their number is the same: the new ones get the numbers of the removed ones, and no rule
+    /// changes.
     fn renumber(&mut self, chain: &str, had: &[Rule], wanted: &[Rule], changes: &mut Changes) -> bool {
         let ([Rule::Redirect(before, had)], [Rule::Redirect(after, wanted)]) = (had, wanted) else {
             return false;
@@ -209,7 +210,7 @@ impl Kept {
         true
     }
 
-    /// Gives endpoints their numbers.
+    /// Assigns numbers to the endpoints of a rule.
     fn place(&mut self, chain: &str, rule: &Rule, changes: &mut Changes) -> Placed {
         match rule {
             Rule::Redirect(protocol, targets) if targets.len() > 1 => {
@@ -226,7 +227,7 @@ impl Kept {
         }
     }
 
-    /// Numbers stand for addresses, or for chains if there are none.
+    /// Allocates numbers for addresses, or for chains if there are no addresses.
     fn number(
         &mut self,
         chain: &str,
@@ -235,7 +236,7 @@ impl Kept {
         changes: &mut Changes,
     ) -> Numbers {
         let pool = if addresses.is_empty() { &mut self.endpoint_chains } else { &mut self.addresses };
-        let (numbers, is_new) = pool.take(count);
+        let (numbers, is_new) = pool.allocate(count);
         if is_new {
             changes.new_maps.push(numbers.map);
         }
@@ -243,10 +244,11 @@ impl Kept {
         numbers
     }
 
-    /// Chains that numbers stand for could not go before the numbers; addresses stay for packets on their way.
-    fn give_back(&mut self, numbers: Numbers, changes: &mut Changes) {
+    /// Releases numbers. Those of chains are removed at once, because the chains could not be deleted before them; those of
+    /// addresses are kept for packets in flight.
+    fn release(&mut self, numbers: Numbers, changes: &mut Changes) {
         let pool = if numbers.map.chains { &mut self.endpoint_chains } else { &mut self.addresses };
-        if pool.give_back(numbers) {
+        if pool.release(numbers) {
             self.stale.maps.insert(numbers.map);
         }
         if numbers.map.chains {
@@ -257,7 +259,7 @@ impl Kept {
     }
 }
 
-/// A set cannot change how long it remembers: it is made anew.
+/// The timeout of a set cannot be changed, so the set is created again.
 fn change_sets(had: &Wanted, wanted: &Wanted, changes: &mut Changes) {
     let gone = had.affinity.iter().filter(|(set, timeout)| wanted.affinity.get(*set) != Some(timeout));
     changes.forgotten_sets.extend(gone.map(|(set, _)| set.clone()));

@@ -1,4 +1,4 @@
-//! What chains and sets of one Service's port are called.
+//! The names of a port's chains and sets.
 
 use std::net::SocketAddr;
 
@@ -28,7 +28,7 @@ pub(crate) fn endpoint(port: &PortName, endpoint: SocketAddr) -> String {
     format!("endpoint-{}", endpoint_base(port, endpoint))
 }
 
-/// What the names of sets begin with that remember clients.
+/// The prefix of the sets of session affinity.
 pub(crate) const AFFINITY: &str = "affinity-";
 
 pub(crate) fn affinity(port: &PortName, endpoint: SocketAddr) -> String {
@@ -50,7 +50,7 @@ fn path(port: &PortName) -> String {
     format!("{}/{}/{protocol}/{}", port.service.namespace, port.service.name, port.port)
 }
 
-/// The hash keeps names apart that had to be cut, or that look alike.
+/// Prefixes a name with its hash, which keeps truncated and similar names distinct.
 fn hashed(name: &str) -> String {
     let mut hashed = format!("{}-{name}", hash(name, 8));
     if hashed.len() > LONGEST {
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_is_longer_than_the_kernel_takes() {
+    fn names_are_within_the_kernels_limit() {
         let long = PortName {
             service: Key::new("n".repeat(63), "s".repeat(63)),
             port: "p".repeat(63).into(),

@@ -1,13 +1,13 @@
-//! The numbers that endpoints have in maps.
+//! Allocates the numbers of endpoints in maps.
 //!
-//! A rule that looks at a map costs the kernel a walk through the map when it is made, and an element costs a look at
-//! every rule that looks at its map. So there are many maps of a limited size: endpoints of some Services share one, and
-//! a Service with many has its own. *Invariant:* a number is never given twice in one map.
+//! When a rule that uses a map is created, the kernel walks through the map; when an element is added, it visits every rule that
+//! uses its map. So there are many maps of a limited size: some Services share one, and a Service with many endpoints has its
+//! own. *Invariant:* a number is never allocated twice in one map.
 
 use std::collections::HashMap;
 
-/// So many numbers a map has at most, unless one Service needs more.
-const ROOM: u32 = 512;
+/// The limit of numbers in a map, unless one Service needs more.
+const MAP_SIZE: u32 = 512;
 
 /// Consecutive numbers in one map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct Numbers {
 /// A map of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Map {
-    /// The numbers stand for chains, rather than for addresses.
+    /// True if the map's values are chains, false if they are addresses.
     pub chains: bool,
     pub id: u32,
 }
@@ -31,14 +31,14 @@ impl Map {
     }
 }
 
-/// Gives numbers of one kind.
+/// Allocates numbers for chains or for addresses.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
     chains: bool,
-    /// The map that numbers are given from now, and how many were.
+    /// The map that numbers are allocated in now, and how many were.
     open: u32,
     given: u32,
-    /// How many numbers of each map are in use.
+    /// The number of used numbers of each map.
     used: HashMap<u32, u32>,
 }
 
@@ -47,10 +47,10 @@ impl Pool {
         Pool { chains, open: 0, given: 0, used: HashMap::new() }
     }
 
-    /// Some numbers, and whether the map they are in is new.
-    pub(crate) fn take(&mut self, count: usize) -> (Numbers, bool) {
+    /// Allocates numbers. The second value is true if their map is new.
+    pub(crate) fn allocate(&mut self, count: usize) -> (Numbers, bool) {
         let count = count as u32;
-        if self.given > 0 && self.given.saturating_add(count) > ROOM {
+        if self.given > 0 && self.given.saturating_add(count) > MAP_SIZE {
             self.open += 1;
             self.given = 0;
         }
@@ -60,8 +60,8 @@ impl Pool {
         (Numbers { map: Map { chains: self.chains, id: self.open }, first, count }, is_new)
     }
 
-    /// Takes numbers back; whether nobody needs their map any more.
-    pub(crate) fn give_back(&mut self, numbers: Numbers) -> bool {
+    /// Releases numbers. Returns true if their map is unused now.
+    pub(crate) fn release(&mut self, numbers: Numbers) -> bool {
         let Some(used) = self.used.get_mut(&numbers.map.id) else { return false };
         *used = used.saturating_sub(numbers.count);
         let is_empty = *used == 0 && numbers.map.id != self.open;
@@ -77,10 +77,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn maps_are_of_a_limited_size() {
+    fn maps_have_a_limited_size() {
         let mut pool = Pool::new(false);
         let mut place = |count| {
-            let (numbers, is_new) = pool.take(count);
+            let (numbers, is_new) = pool.allocate(count);
             (numbers.map.id, numbers.first, is_new)
         };
         assert_eq!(place(500), (0, 0, true));
@@ -91,13 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn a_map_goes_with_its_last_numbers_unless_it_is_the_one_in_use() {
+    fn a_map_is_unused_after_its_last_numbers_unless_it_is_the_open_one() {
         let mut pool = Pool::new(true);
-        let (a, b, c) = (pool.take(300).0, pool.take(200).0, pool.take(300).0);
+        let (a, b, c) = (pool.allocate(300).0, pool.allocate(200).0, pool.allocate(300).0);
         assert_eq!((a.map.id, b.map.id, c.map.id), (0, 0, 1));
-        assert!(!pool.give_back(a));
-        assert!(pool.give_back(b));
-        assert!(!pool.give_back(c), "the next numbers come from it");
-        assert_eq!(pool.take(10).0.first, 300);
+        assert!(!pool.release(a));
+        assert!(pool.release(b));
+        assert!(!pool.release(c), "the next numbers come from it");
+        assert_eq!(pool.allocate(10).0.first, 300);
     }
 }

@@ -1,4 +1,4 @@
-//! What one Service wants in the table: entries of maps, chains with their rules, and sets that remember clients.
+//! The desired contents of one Service: map entries, chains with their rules, and sets of session affinity.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,13 +12,13 @@ use super::names;
 use crate::route::{Routed, Target};
 use crate::service::ServicePort;
 
-/// Everything of one Service, for one IP family.
+/// The desired contents of one Service in one IP family.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// By what is looked up; sets have no verdicts.
+    /// Map and set entries; those of sets have no verdict.
     pub entries: BTreeMap<Entry, Option<Verdict>>,
     pub chains: BTreeMap<String, Vec<Rule>>,
-    /// How long each set remembers.
+    /// The timeout of each affinity set.
     pub affinity: BTreeMap<String, Duration>,
 }
 
@@ -52,50 +52,50 @@ impl Map {
     }
 }
 
-/// Something that is looked up in a map.
+/// A key in a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Entry {
     pub map: Map,
-    /// Of the destination; where packets come back to whoever sent them, of the source too.
+    /// The destination; for hairpin connections the source as well.
     pub address: Option<IpAddr>,
     pub port: Option<(Protocol, u16)>,
 }
 
-/// What the chains of Services do.
+/// The rules in chains of Services.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rule {
-    /// Let the packet be sent from the node's own address.
+    /// Masquerades the packet.
     Masquerade,
-    /// The same for packets of the node itself.
+    /// Masquerades packets of the node itself.
     MasqueradeOwn,
     Goto(String),
-    /// What comes from pods of this node goes on elsewhere.
+    /// Packets of this node's pods go to another chain.
     PodsGoto(String),
-    /// What comes from the node itself goes on elsewhere.
+    /// Packets of the node itself go to another chain.
     OwnGoto(String),
-    /// Who comes from here may go on.
+    /// Packets from this range are admitted.
     Admit(Cidr),
     Drop,
-    /// Who is remembered goes where they went before.
+    /// Clients in an affinity set go to their endpoint.
     Return {
         set: String,
         timeout: Duration,
         chain: String,
     },
-    /// Anybody else goes to any of these.
+    /// Other packets go to a random one of these chains.
     GotoAny(Vec<String>),
     Remember {
         set: String,
         timeout: Duration,
     },
-    /// Goes to any of these.
+    /// Packets are redirected to a random one of these endpoints.
     Redirect(Protocol, Vec<SocketAddr>),
 }
 
-/// The chain for packets to what has no endpoints.
+/// The chain that rejects packets to ports without endpoints.
 pub const REJECT: &str = "reject-chain";
 
-/// What a Service wants. `node` is this node's own address.
+/// Computes the desired contents of a Service. `node` is this node's own address.
 pub fn wanted(ports: &[Routed], node: Option<IpAddr>) -> Wanted {
     let mut wanted = Wanted::default();
     for routed in ports {
@@ -114,9 +114,9 @@ impl Wanted {
         self.set(Map::ClusterIps, Some(port.cluster_ip), None);
         if routed.has_internal_endpoints() {
             let chain = if port.internal_local { names::local } else { names::cluster };
-            self.lead(Map::ServiceIps, Some(port.cluster_ip), at, Verdict::Goto(chain(&port.name)));
+            self.add_entry(Map::ServiceIps, Some(port.cluster_ip), at, Verdict::Goto(chain(&port.name)));
         } else {
-            self.lead(Map::NoEndpointServices, Some(port.cluster_ip), at, refusal(routed));
+            self.add_entry(Map::NoEndpointServices, Some(port.cluster_ip), at, refusal(routed));
         }
     }
 
@@ -124,26 +124,26 @@ impl Wanted {
         let port = &routed.port;
         let at = (port.name.protocol, port.port);
         let external = Verdict::Goto(names::external(&port.name));
-        // External IPs are asked for where the destination is not the node's own alone.
+        // External IPs are looked up only for destinations that are not the node's own.
         let external_ips = (&port.external_ips, Map::ExternalIps, Map::NoEndpointExternalIps);
         let balanced = (&port.load_balancer_ips, Map::ServiceIps, Map::NoEndpointServices);
         for (addresses, leads, refuses) in [external_ips, balanced] {
             for address in addresses.iter().copied() {
                 if routed.has_endpoints {
-                    self.lead(leads, Some(address), at, external.clone());
+                    self.add_entry(leads, Some(address), at, external.clone());
                 }
                 if !routed.has_external_endpoints() {
-                    self.lead(refuses, Some(address), at, refusal(routed));
+                    self.add_entry(refuses, Some(address), at, refusal(routed));
                 }
             }
         }
         if let Some(node_port) = port.node_port {
             let at = (port.name.protocol, node_port);
             if routed.has_endpoints {
-                self.lead(Map::ServiceNodePorts, None, at, external);
+                self.add_entry(Map::ServiceNodePorts, None, at, external);
             }
             if !routed.has_external_endpoints() {
-                self.lead(Map::NoEndpointNodePorts, None, at, refusal(routed));
+                self.add_entry(Map::NoEndpointNodePorts, None, at, refusal(routed));
             }
         }
         if routed.has_endpoints && port.is_external() {
@@ -151,7 +151,7 @@ impl Wanted {
         }
     }
 
-    /// The load balancer's addresses are for some only. Node ports are not, as ever.
+    /// Restricts the load balancer's addresses to their source ranges. Node ports are not restricted, as upstream.
     fn firewall(&mut self, routed: &Routed, node: Option<IpAddr>) {
         let port = &routed.port;
         if port.load_balancer_ips.is_empty() || port.source_ranges.is_empty() {
@@ -160,7 +160,7 @@ impl Wanted {
         let chain = names::firewall(&port.name);
         for address in port.load_balancer_ips.iter().copied() {
             let at = (port.name.protocol, port.port);
-            self.lead(Map::FirewallIps, Some(address), at, Verdict::Goto(chain.clone()));
+            self.add_entry(Map::FirewallIps, Some(address), at, Verdict::Goto(chain.clone()));
         }
         let admitted = admitted(port, node).into_iter().map(Rule::Admit);
         self.chains.insert(chain, admitted.chain([Rule::Drop]).collect());
@@ -198,27 +198,27 @@ impl Wanted {
         self.entries.insert(Entry { map, address, port }, None);
     }
 
-    /// Of two ports that want the same, the first gets it.
-    fn lead(&mut self, map: Map, address: Option<IpAddr>, at: (Protocol, u16), verdict: Verdict) {
+    /// Adds an entry. Of two ports that claim the same entry, the first owns it.
+    fn add_entry(&mut self, map: Map, address: Option<IpAddr>, at: (Protocol, u16), verdict: Verdict) {
         self.entries.entry(Entry { map, address, port: Some(at) }).or_insert(Some(verdict));
     }
 }
 
-/// Nobody anywhere is told at once; that nobody is on this node is this node's matter: the packet might have come to
-/// another.
+/// Rejects packets to a port without endpoints. Packets to a port without local endpoints are dropped: another node may have
+/// endpoints for them.
 fn refusal(routed: &Routed) -> Verdict {
     if routed.has_endpoints { Verdict::Drop } else { Verdict::Goto(REJECT.to_owned()) }
 }
 
-/// What happens to traffic that comes to anything but the cluster IP.
+/// The rules for traffic to other addresses than the cluster IP.
 fn external_rules(routed: &Routed) -> Vec<Rule> {
     let port = &routed.port;
     let cluster = names::cluster(&port.name);
     if !port.external_local {
-        // The endpoint may be on another node, whose answers have to come back through this one.
+        // The endpoint may be on another node, whose replies have to return through this one.
         return vec![Rule::Masquerade, Rule::Goto(cluster)];
     }
-    // What comes from within the cluster is treated as if it had gone out and come back: by no policy.
+    // Traffic from within the cluster is treated as if it had left and come back: without the Local policy.
     let mut rules =
         vec![Rule::PodsGoto(cluster.clone()), Rule::MasqueradeOwn, Rule::OwnGoto(cluster.clone())];
     if routed.has_external_endpoints() {
@@ -227,7 +227,8 @@ fn external_rules(routed: &Routed) -> Vec<Rule> {
     rules
 }
 
-/// The node comes to a load balancer's address from that very address, if it has it.
+/// The admitted sources: the source ranges, and the load balancer's addresses if the node is in a range, because its own packets
+/// to an address that it has come from that address.
 fn admitted(port: &ServicePort, node: Option<IpAddr>) -> Vec<Cidr> {
     let mut admitted = port.source_ranges.clone();
     if node.is_some_and(|node| port.source_ranges.iter().any(|range| range.contains(node))) {
@@ -249,7 +250,7 @@ fn spread(port: &ServicePort, targets: &[Target]) -> Vec<Rule> {
     remembered.chain([Rule::GotoAny(addresses.clone().map(chain).collect())]).collect()
 }
 
-/// As the tool would show it.
+/// The syntax of `nft list`.
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts: Vec<String> = self.address.iter().map(IpAddr::to_string).collect();

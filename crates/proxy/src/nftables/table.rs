@@ -1,7 +1,7 @@
 //! The table in the kernel: the one place where it is written.
 //!
-//! *Invariants:* a transaction that is refused changes nothing, and the next one makes the table anew. What an earlier
-//! process left works until it is replaced, in one transaction; clients that it remembered are remembered.
+//! *Invariants:* a transaction that the kernel refuses changes nothing, and the next one replaces the table. The table of an
+//! earlier process works until it is replaced, in one transaction, which keeps the clients in its affinity sets.
 
 use std::collections::HashSet;
 use std::io;
@@ -15,9 +15,8 @@ use super::kept::{Changes, Kept};
 use super::names::AFFINITY;
 use super::service::{Wanted, wanted};
 use super::{TABLE, write};
-use crate::backend::Backend;
+use crate::backend::{Backend, RuleCount};
 use crate::base::Base;
-use crate::iptables::kept::Count;
 use crate::route::Routed;
 
 #[derive(Debug)]
@@ -25,20 +24,20 @@ pub struct Table {
     nftables: Nftables,
     base: Base,
     kept: Kept,
-    /// Whether the kernel's table is known to be what is kept here.
+    /// True if the kernel's table is known to equal `kept`.
     is_written: bool,
 }
 
-/// A set's name, and who is in it for how much longer.
-type Remembered = Vec<(String, Vec<(Key, Duration)>)>;
+/// The names of affinity sets, with their clients and remaining timeouts.
+type Affinities = Vec<(String, Vec<(Key, Duration)>)>;
 
 impl Table {
-    /// Nothing is written yet.
+    /// Writes nothing yet.
     pub fn open(namespace: &Namespace, base: Base) -> io::Result<Table> {
         Ok(Table { nftables: Nftables::open(namespace)?, base, kept: Kept::default(), is_written: false })
     }
 
-    /// Leaves nothing behind.
+    /// Removes the table.
     pub fn remove(namespace: &Namespace, ipv4: bool) -> io::Result<()> {
         let family = if ipv4 { Family::Ipv4 } else { Family::Ipv6 };
         Transaction::deleting_in(family, TABLE).commit(&mut Nftables::open(namespace)?)
@@ -55,10 +54,10 @@ impl Table {
         let mut transaction = self.base.table();
         write::changes(&mut transaction, &self.base, &everything);
         let wanted: HashSet<&String> = everything.new_sets.iter().map(|(name, _)| name).collect();
-        for (set, who) in self.remembered()? {
+        for (set, who) in self.affinities()? {
             if wanted.contains(&set) {
                 let who: Vec<Element> =
-                    who.into_iter().map(|(key, left)| Element::Passing(key, left)).collect();
+                    who.into_iter().map(|(key, left)| Element::Expiring(key, left)).collect();
                 transaction.add_elements(&set, &who);
             }
         }
@@ -75,8 +74,8 @@ impl Table {
         done
     }
 
-    /// The clients that the table remembers.
-    fn remembered(&mut self) -> io::Result<Remembered> {
+    /// Reads the affinity sets of the kernel's table.
+    fn affinities(&mut self) -> io::Result<Affinities> {
         let family = self.base.family();
         let sets = self.nftables.sets(family, TABLE)?;
         let mut remembered = Vec::new();
@@ -105,7 +104,7 @@ impl Backend for Table {
         !self.is_written
     }
 
-    /// The table is ours alone: nobody removes it by the way.
+    /// The table is ours alone, and no other program flushes it.
     fn is_intact(&mut self) -> bool {
         true
     }
@@ -118,8 +117,8 @@ impl Backend for Table {
         if self.is_written { self.write(&changes) } else { self.write_everything() }
     }
 
-    fn count(&self) -> Option<Count> {
-        None
+    fn rule_counts(&self) -> Vec<RuleCount> {
+        Vec::new()
     }
 
     fn has_stale(&self) -> bool {

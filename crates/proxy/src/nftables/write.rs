@@ -1,4 +1,4 @@
-//! Changes as a transaction.
+//! Encodes changes as a transaction.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use super::numbers::{Map as NumberMap, Numbers};
 use super::service::{Entry, Map, Rule};
 use crate::base::Base;
 
-/// Adds everything that changes.
+/// Adds all changes to a transaction.
 pub(crate) fn changes(table: &mut Transaction, base: &Base, changes: &Changes) {
     for chain in &changes.flushed {
         table.flush_chain(chain);
@@ -63,7 +63,7 @@ pub(crate) fn changes(table: &mut Transaction, base: &Base, changes: &Changes) {
     }
 }
 
-/// Removes what nothing leads to any more.
+/// Removes stale chains, numbers and maps.
 pub(crate) fn removal(table: &mut Transaction, stale: &Stale) {
     for numbers in stale.endpoints.iter().filter(|numbers| !stale.maps.contains(&numbers.map)) {
         forget(table, *numbers);
@@ -76,7 +76,7 @@ pub(crate) fn removal(table: &mut Transaction, stale: &Stale) {
     }
 }
 
-/// A map of numbered endpoints.
+/// Creates a map of numbered endpoints.
 fn map(table: &mut Transaction, base: &Base, map: NumberMap) {
     let target = if base.ipv4 { [Type::Ipv4, Type::Port] } else { [Type::Ipv6, Type::Port] };
     let maps_to = if map.chains { MapsTo::Verdict } else { MapsTo::Data(&target) };
@@ -85,7 +85,7 @@ fn map(table: &mut Transaction, base: &Base, map: NumberMap) {
     table.set(id, &Set { name, key: &[Type::Mark], maps_to, intervals: false, timeout: None });
 }
 
-/// What comes into the maps of numbered endpoints.
+/// The new elements of the maps of numbered endpoints.
 fn numbered(changes: &Changes) -> BTreeMap<NumberMap, Vec<Element>> {
     let mut elements: BTreeMap<NumberMap, Vec<Element>> = BTreeMap::new();
     for (numbers, addresses) in &changes.numbered {
@@ -135,7 +135,7 @@ fn key(entry: &Entry) -> Key {
     }
 }
 
-/// `None` for what cannot be told on this node.
+/// The expressions of a rule; `None` if this node's pods cannot be detected and the rule needs that.
 fn expressions(base: &Base, rule: &Placed) -> Option<Expressions> {
     let (new, mark) = (Expressions::of(base.family()), base.masquerade_mark);
     Some(match rule {
@@ -158,7 +158,7 @@ fn expressions(base: &Base, rule: &Placed) -> Option<Expressions> {
                 let target = targets.first()?;
                 new.protocol(protocol.number()).redirect(target.ip(), target.port())
             }
-            // Whoever has several is numbered.
+            // A rule with several chains has numbers.
             Rule::GotoAny(chains) => new.goto(chains.first()?),
         },
     })

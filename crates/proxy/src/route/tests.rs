@@ -1,4 +1,4 @@
-//! Upstream's well-known cases of which endpoints are chosen.
+//! Upstream's cases of endpoint selection.
 
 use corten_client::Key;
 use corten_net::Protocol;
@@ -23,7 +23,7 @@ fn port(internal: bool, external: bool, node_port: bool) -> ServicePort {
     }
 }
 
-/// `1 ready here zone=a node=x` and the like: the address' last number, conditions, place and hints.
+/// Parses `1 ready here zone=a node=x`: the last number of the address, conditions, location and hints.
 fn endpoint(text: &str) -> Endpoint {
     let mut words = text.split(' ');
     let number: u8 = words.next().unwrap().parse().unwrap();
@@ -52,7 +52,7 @@ fn endpoint(text: &str) -> Endpoint {
     endpoint
 }
 
-/// `cluster`, `local` and `reachable` are last numbers of addresses; `any` is whether there is anybody anywhere.
+/// `cluster`, `local` and `reachable` are last numbers of addresses; `any` is `has_endpoints`.
 #[track_caller]
 fn check(port: ServicePort, endpoints: &[&str], cluster: &[u8], local: &[u8], reachable: &[u8], any: bool) {
     let node = Node { name: "here".into(), zone: "a".into(), addresses: Vec::new() };
@@ -71,13 +71,13 @@ fn check(port: ServicePort, endpoints: &[&str], cluster: &[u8], local: &[u8], re
 }
 
 #[test]
-fn without_hints_everybody_ready_is_chosen() {
+fn without_hints_all_ready_endpoints_are_selected() {
     check(port(false, false, false), &[], &[], &[], &[], false);
     check(port(false, false, false), &["1 ready", "2", "3 ready here"], &[1, 3], &[], &[1, 3], true);
 }
 
 #[test]
-fn hints_for_the_zone_count_if_all_have_them_and_some_are_for_here() {
+fn zone_hints_apply_if_all_have_them_and_some_match() {
     let all = ["1 ready zone=a", "2 ready zone=b", "3 ready zone=a zone=b"];
     check(port(false, false, false), &all, &[1, 3], &[], &[1, 3], true);
     let one_without = ["1 ready zone=a", "2 ready zone=b", "3 ready"];
@@ -89,7 +89,7 @@ fn hints_for_the_zone_count_if_all_have_them_and_some_are_for_here() {
 }
 
 #[test]
-fn hints_for_the_node_come_before_hints_for_the_zone() {
+fn node_hints_are_preferred_to_zone_hints() {
     let both = ["1 ready node=here zone=b", "2 ready node=there zone=a"];
     check(port(false, false, false), &both, &[1], &[], &[1], true);
     let not_for_here = ["1 ready node=x zone=b", "2 ready node=there zone=a"];
@@ -99,7 +99,7 @@ fn hints_for_the_node_come_before_hints_for_the_zone() {
 }
 
 #[test]
-fn who_ends_but_serves_is_chosen_if_nobody_is_ready() {
+fn serving_terminating_endpoints_are_selected_if_none_is_ready() {
     let ending = ["1 ending", "2 ended", "3"];
     check(port(false, false, false), &ending, &[1], &[], &[1], true);
     check(port(false, false, false), &["1 ending", "2 ready"], &[2], &[], &[2], true);
@@ -129,7 +129,7 @@ fn external_local_needs_both_kinds() {
 }
 
 #[test]
-fn who_has_nobody_to_lead_to_is_known() {
+fn ports_without_endpoints_are_reported() {
     let node = Node { name: "here".into(), ..Node::default() };
     let routed = |port, endpoints: &[&str]| {
         let endpoints: Vec<Endpoint> = endpoints.iter().map(|text| endpoint(text)).collect();

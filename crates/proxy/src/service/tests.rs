@@ -12,7 +12,7 @@ fn ports(tree: &Value, ipv4: bool) -> Vec<ServicePort> {
 }
 
 #[test]
-fn what_has_no_address_is_not_proxied() {
+fn services_without_an_address_are_not_proxied() {
     let port = || value!([{"port": 80}]);
     assert_eq!(Service::of(&service(value!({"clusterIP": "None", "ports": (port())}))), None);
     assert_eq!(Service::of(&service(value!({"clusterIP": "", "ports": (port())}))), None);
@@ -22,7 +22,7 @@ fn what_has_no_address_is_not_proxied() {
 }
 
 #[test]
-fn other_proxies_services_are_theirs() {
+fn services_of_other_proxies_are_ignored() {
     for label in [OTHER_PROXY, HEADLESS] {
         let mut labeled = service(value!({"clusterIP": "10.0.0.1", "ports": [{"port": 80}]}));
         labeled.set(&["metadata", "labels", label], "");
@@ -50,7 +50,7 @@ fn each_family_has_its_own_addresses() {
 }
 
 #[test]
-fn only_direct_addresses_of_load_balancers_count() {
+fn only_vip_addresses_of_load_balancers_are_proxied() {
     let mut tree =
         service(value!({"type": "LoadBalancer", "clusterIP": "10.0.0.1", "ports": [{"port": 80}]}));
     tree.set(
@@ -65,7 +65,7 @@ fn only_direct_addresses_of_load_balancers_count() {
 }
 
 #[test]
-fn a_range_of_everything_is_none() {
+fn a_source_range_of_all_addresses_is_no_restriction() {
     let tree = service(value!({
         "clusterIP": "10.0.0.1", "ports": [{"port": 80}],
         "loadBalancerSourceRanges": ["198.51.100.0/24", "0.0.0.0/0"],
@@ -83,7 +83,7 @@ fn check_policies(spec: Value, internal_local: bool, external_local: bool, healt
 }
 
 #[test]
-fn policies_hold_where_they_mean_something() {
+fn traffic_policies_apply_where_upstream_applies_them() {
     let local = |kind: &str| {
         value!({
             "type": (kind), "clusterIP": "10.0.0.1", "externalTrafficPolicy": "Local", "healthCheckNodePort": 30100,
@@ -101,7 +101,7 @@ fn policies_hold_where_they_mean_something() {
 }
 
 #[test]
-fn affinity_lasts_as_long_as_said() {
+fn affinity_has_the_configured_timeout() {
     let sticky = value!({
         "clusterIP": "10.0.0.1", "ports": [{"port": 80}], "sessionAffinity": "ClientIP",
         "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}},
@@ -112,7 +112,7 @@ fn affinity_lasts_as_long_as_said() {
 }
 
 #[test]
-fn ports_times_addresses_have_a_limit() {
+fn ports_times_external_addresses_are_limited() {
     let tree = |ports: i64, ips: usize| {
         let ports: Vec<Value> =
             (1..=ports).map(|port| value!({"name": (format!("p{port}")), "port": (port)})).collect();

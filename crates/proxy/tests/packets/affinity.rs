@@ -1,4 +1,4 @@
-//! Clients that stay with their endpoint.
+//! Session affinity.
 
 use corten_api::{Value, value};
 use corten_proxy::Mode;
@@ -12,18 +12,18 @@ fn sticky(seconds: i64) -> Value {
     }))
 }
 
-/// Several pods with servers; the addresses they have.
-fn servers(world: &World) -> (Vec<crate::world::Place>, Vec<String>) {
+/// Several pods with servers, and their addresses.
+fn servers(world: &World) -> (Vec<crate::world::Netns>, Vec<String>) {
     let names = ["one", "two", "three", "four"];
     let pods = names.map(|name| {
         let (pod, ip) = world.pod(name);
-        pod.serve("0.0.0.0:8080", name);
+        pod.serve_as("0.0.0.0:8080", name);
         (pod, ip.to_string())
     });
     pods.into_iter().unzip()
 }
 
-fn a_client_stays_where_it_was(mode: Mode) {
+fn a_client_stays_with_its_endpoint(mode: Mode) {
     let mut world = World::new(mode);
     let (_pods, ips) = servers(&world);
     let (client, _) = world.pod("client");
@@ -47,7 +47,7 @@ fn a_client_stays_where_it_was(mode: Mode) {
     assert_ne!(client.reaches(at("10.96.0.1", 80)), first);
 }
 
-fn a_client_is_remembered_by_the_next_process(mode: Mode) {
+fn affinity_outlives_the_process(mode: Mode) {
     let mut world = World::new(mode);
     let (_pods, ips) = servers(&world);
     let (client, _) = world.pod("client");
@@ -55,8 +55,8 @@ fn a_client_is_remembered_by_the_next_process(mode: Mode) {
     world.service(&sticky(600));
     world.slice(&endpoints(&all));
     let first = client.reaches(at("10.96.0.1", 80));
-    world.forget();
-    // Everything is told again, and written anew.
+    world.restart();
+    // The new process gets all objects again and writes all rules.
     let inputs = std::mem::take(&mut *world.inputs.lock());
     drop(inputs);
     world.inputs.lock().service(&crate::world::changed(&sticky(600)));
@@ -66,7 +66,7 @@ fn a_client_is_remembered_by_the_next_process(mode: Mode) {
     }
 }
 
-fn a_service_may_stop_remembering(mode: Mode) {
+fn affinity_can_be_turned_off(mode: Mode) {
     let mut world = World::new(mode);
     let (_pods, ips) = servers(&world);
     let (client, _) = world.pod("client");
@@ -80,8 +80,4 @@ fn a_service_may_stop_remembering(mode: Mode) {
     client.reaches_each(at("10.96.0.1", 80), &["four", "one", "three", "two"]);
 }
 
-in_each_mode!(
-    a_client_stays_where_it_was,
-    a_client_is_remembered_by_the_next_process,
-    a_service_may_stop_remembering,
-);
+in_each_mode!(a_client_stays_with_its_endpoint, affinity_outlives_the_process, affinity_can_be_turned_off,);

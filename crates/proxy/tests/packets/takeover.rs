@@ -1,7 +1,6 @@
-//! Processes come and go; rules and connections stay.
+//! Rules and connections outlive the process that wrote them.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -10,13 +9,13 @@ use corten_proxy::Mode;
 use parking_lot::Mutex;
 
 use crate::cluster_ips::in_each_mode;
-use crate::world::{World, at, changed, endpoints, web};
+use crate::world::{DEADLINE, World, at, changed, endpoints, web};
 
 fn rules_outlive_the_process_and_are_replaced_without_a_gap(mode: Mode) {
     let mut world = World::new(mode);
     let (pod, ip) = world.pod("one");
     let (client, _) = world.pod("client");
-    pod.serve("0.0.0.0:8080", "one");
+    pod.serve_as("0.0.0.0:8080", "one");
     let ip = ip.to_string();
     world.service(&web(&value!({})));
     world.slice(&endpoints(&[(&ip, "here")]));
@@ -30,30 +29,25 @@ fn rules_outlive_the_process_and_are_replaced_without_a_gap(mode: Mode) {
             }
         });
         for _ in 0..20 {
-            world.forget();
+            world.restart();
             world.inputs = Mutex::default();
             world.inputs.lock().service(&changed(&web(&value!({}))));
             world.slice(&endpoints(&[(&ip, "here")]));
         }
         stopped.store(true, Ordering::Relaxed);
-        asking.join().expect("every question is answered");
+        asking.join().expect("every request is answered");
     });
     assert!(asked.load(Ordering::Relaxed) > 0);
 }
 
-fn what_is_connected_stays_connected(mode: Mode) {
+fn connections_survive_changes(mode: Mode) {
     let mut world = World::new(mode);
     let (pod, ip) = world.pod("one");
     let (client, _) = world.pod("client");
-    let listener = pod.run(|| TcpListener::bind("0.0.0.0:8080")).unwrap();
-    std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut byte = [0];
-        while stream.read_exact(&mut byte).is_ok() && stream.write_all(&byte).is_ok() {}
-    });
+    pod.serve_echo(at("0.0.0.0", 8080));
     world.service(&web(&value!({})));
     world.slice(&endpoints(&[(&ip.to_string(), "here")]));
-    let mut stream = client.run(|| TcpStream::connect(at("10.96.0.1", 80))).unwrap();
+    let mut stream = client.connect(at("10.96.0.1", 80), DEADLINE).unwrap();
     let mut answers = |byte: u8| {
         stream.write_all(&[byte]).unwrap();
         let mut answer = [0];
@@ -70,4 +64,4 @@ fn what_is_connected_stays_connected(mode: Mode) {
     answers(4);
 }
 
-in_each_mode!(rules_outlive_the_process_and_are_replaced_without_a_gap, what_is_connected_stays_connected,);
+in_each_mode!(rules_outlive_the_process_and_are_replaced_without_a_gap, connections_survive_changes,);

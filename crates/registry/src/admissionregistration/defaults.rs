@@ -1,4 +1,4 @@
-//! What webhooks and policies have in common when left out.
+//! Defaults that webhooks and policies share.
 
 use corten_api::{Map, Value};
 
@@ -15,7 +15,7 @@ pub(super) fn webhooks(object: &mut Map) {
     }
 }
 
-/// The member of a policy or binding that says what it is about.
+/// The member of a policy or binding that selects requests.
 pub(super) fn match_resources(spec: &mut Map, key: &str) {
     let Some(resources) = child(spec, key) else { return };
     matching(resources);

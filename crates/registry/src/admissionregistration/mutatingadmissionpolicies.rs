@@ -19,6 +19,7 @@ pub(crate) const RULES: Rules = Rules {
     group: "admissionregistration.k8s.io",
     resource: "mutatingadmissionpolicies",
     storage_prefix: "mutatingadmissionpolicies",
+    qualified_finalizers: false,
     generation: Generation::SPEC,
     default,
     validate_create,
@@ -27,8 +28,11 @@ pub(crate) const RULES: Rules = Rules {
     unconditional_update: false,
     columns: &[
         NAME,
-        integer("Mutations", "How many mutations it makes."),
-        text("ParamKind", "Kind of its parameters."),
+        integer(
+            "Mutations",
+            "Mutation indicates the number of mutations rules defined in this configuration",
+        ),
+        text("ParamKind", "ParamKind specifies the kind of resources used to parameterize this policy"),
         AGE,
     ],
     row,
@@ -66,7 +70,7 @@ fn validate_spec(spec: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     }
 }
 
-/// A mutation has the form its type says, and no other.
+/// A mutation has the form of its type, and no other.
 fn validate_mutation(mutation: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let (kind, form, other) = match text_of(mutation, "patchType") {
         "" => return errors.required(at.child("patchType"), ""),

@@ -1,4 +1,4 @@
-//! How policies and their bindings show their parameters.
+//! Columns for the parameters of policies and their bindings.
 
 use corten_api::{Map, Value};
 
@@ -12,7 +12,7 @@ pub(crate) fn param_kind(object: &Value) -> String {
     }
 }
 
-/// The parameters of a binding: one by name, or those a selector finds. A name without a namespace may be
+/// The parameters of a binding: one by name, or those of a selector. A name without a namespace may be
 /// in any.
 pub(crate) fn param_ref(object: &Value) -> String {
     let Some(reference) = object.at(&["spec", "paramRef"]).filter(|r| !r.is_null()) else {
@@ -28,7 +28,7 @@ pub(crate) fn param_ref(object: &Value) -> String {
     }
 }
 
-/// A label selector the way Go prints the message.
+/// A label selector as Go prints the message.
 fn go_selector(selector: &Value) -> String {
     let labels = selector.get("matchLabels").and_then(Value::as_object).map(Map::iter).into_iter().flatten();
     let labels: String =

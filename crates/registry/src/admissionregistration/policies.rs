@@ -1,4 +1,4 @@
-//! What admission policies and their bindings may say, as far as both kinds agree.
+//! Validation that both kinds of admission policies and their bindings share.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -11,7 +11,7 @@ use crate::validation::expression::{is_identifier, validate_expression};
 use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector};
 use crate::validation::text::{complain, list, member, text};
 
-/// The part of a policy's spec before what it does. Mutating policies are never asked about deletions.
+/// The shared part of a policy's spec. Mutating policies never match deletions.
 pub(super) fn validate_policy(spec: &Value, old: Option<&Value>, mutating: bool, errors: &mut ErrorList) {
     validate_choice(spec, "failurePolicy", FAILURE_POLICIES, &SPEC, errors);
     if let Some(kind) = member(spec, "paramKind") {
@@ -104,7 +104,7 @@ fn validate_variable(variable: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     validate_expression(text(variable, "expression"), missing, &at.child("expression"), errors);
 }
 
-/// A binding: which policy, with which parameters, for which requests.
+/// A binding: its policy, parameters and matched requests.
 pub(super) fn validate_binding(spec: &Value, mutating: bool, errors: &mut ErrorList) {
     let policy = text(spec, "policyName");
     match policy {

@@ -1,4 +1,4 @@
-//! What webhooks and policies have in common: rules for requests, match conditions, parameters.
+//! Validation that webhooks and policies share: rules for requests, match conditions, parameters.
 
 use std::collections::HashSet;
 
@@ -29,7 +29,7 @@ fn static_complaint() -> String {
     )
 }
 
-/// Some names are for what a server reads from files.
+/// Refuses names that are reserved for configurations that a server reads from files.
 pub(super) fn refuse_static_name(object: &Value, errors: &mut ErrorList) {
     if is_static(object) {
         let name = object.at(&["metadata", "name"]).unwrap_or(&Value::Null);
@@ -37,7 +37,7 @@ pub(super) fn refuse_static_name(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// The same for what is stored already.
+/// The same for stored objects, as warnings.
 pub(super) fn static_name_warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
     let warn = old.is_some() && is_static(object);
     warn.then(|| format!("metadata.name: {}", static_complaint())).into_iter().collect()
@@ -118,7 +118,7 @@ fn validate_resources(resources: &[Value], at: &Field<'_>, errors: &mut ErrorLis
         if earlier.contains(&("*", sub)) {
             refuse(format!("*/{sub}"));
         }
-        // Only these are looked for.
+        // Only these are checked.
         if main == "*" || sub == "*" {
             earlier.insert((main, sub));
         }
@@ -127,7 +127,7 @@ fn validate_resources(resources: &[Value], at: &Field<'_>, errors: &mut ErrorLis
         let why = "if '*/*' is present, must not specify other resources";
         errors.invalid(at, &Value::from(resources.to_vec()), why);
     }
-    // Upstream remembers only the last resource without a subresource.
+    // Upstream keeps only the last resource without a subresource.
     let plain = all().rfind(|resource| !resource.is_empty() && !resource.contains('/'));
     if all().any(|resource| resource == "*") && plain.is_some_and(|resource| resource != "*") {
         let why = "if '*' is present, must not specify other resources without subresources";
@@ -135,7 +135,7 @@ fn validate_resources(resources: &[Value], at: &Field<'_>, errors: &mut ErrorLis
     }
 }
 
-/// What a policy or a binding of one is about.
+/// The matched requests of a policy or binding.
 pub(super) fn validate_match_resources(resources: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     validate_choice(resources, "matchPolicy", MATCH_POLICIES, at, errors);
     for key in ["namespaceSelector", "objectSelector"] {

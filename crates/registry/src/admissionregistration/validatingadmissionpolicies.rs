@@ -18,6 +18,7 @@ pub(crate) const RULES: Rules = Rules {
     group: "admissionregistration.k8s.io",
     resource: "validatingadmissionpolicies",
     storage_prefix: "validatingadmissionpolicies",
+    qualified_finalizers: false,
     generation: Generation::SPEC,
     default,
     prepare_create: drop_status,
@@ -31,8 +32,11 @@ pub(crate) const RULES: Rules = Rules {
     unconditional_update: false,
     columns: &[
         NAME,
-        integer("Validations", "How many rules it checks."),
-        text("ParamKind", "Kind of its parameters."),
+        integer(
+            "Validations",
+            "Validations indicates the number of validation rules defined in this configuration",
+        ),
+        text("ParamKind", "ParamKind specifies the kind of resources used to parameterize this policy"),
         AGE,
     ],
     row,

@@ -1,15 +1,12 @@
-//! Validating admission policy bindings: policies put to use.
+//! Validating admission policy bindings: policies in use.
 
 use corten_api::Value;
 use corten_api::status::ErrorList;
 
-use super::defaults::match_resources;
-use super::params::param_ref;
+use super::mutatingadmissionpolicybindings::{COLUMNS, default, row};
 use super::policies::validate_binding;
 use super::validate::{SPEC, refuse_static_name, spec, static_name_warnings};
-use crate::defaults::made;
-use crate::rules::{Generation, RowContext, Rules};
-use crate::table::{AGE, NAME, age, cells, name, str_at, text};
+use crate::rules::{Generation, Rules};
 use crate::validation::repeats::Repeats;
 use crate::validation::text::list;
 use corten_api::ByContent;
@@ -18,30 +15,17 @@ pub(crate) const RULES: Rules = Rules {
     group: "admissionregistration.k8s.io",
     resource: "validatingadmissionpolicybindings",
     storage_prefix: "validatingadmissionpolicybindings",
+    qualified_finalizers: false,
     generation: Generation::SPEC,
     default,
     validate_create,
     validate_update: |object, _, errors| validate_spec(spec(object), errors),
     warnings: static_name_warnings,
     unconditional_update: false,
-    columns: &[
-        NAME,
-        text("PolicyName", "The policy it puts to use."),
-        text("ParamRef", "The parameters it is used with."),
-        AGE,
-    ],
+    columns: COLUMNS,
     row,
     ..Rules::DEFAULT
 };
-
-fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
-    cells![name(object), str_at(object, &["spec", "policyName"]), param_ref(object), age(object, context)]
-}
-
-fn default(object: &mut Value) {
-    let Some(object) = object.as_object_mut() else { return };
-    match_resources(made(object, "spec"), "matchResources");
-}
 
 fn validate_create(object: &Value, errors: &mut ErrorList) {
     validate_spec(spec(object), errors);
@@ -53,7 +37,7 @@ fn validate_spec(spec: &Value, errors: &mut ErrorList) {
     validate_actions(list(spec, "validationActions"), errors);
 }
 
-/// What happens when a check fails: something, and nothing twice.
+/// The actions of a failed check: at least one, and none twice.
 fn validate_actions(actions: &[Value], errors: &mut ErrorList) {
     let at = SPEC.child("validationActions");
     let repeats = Repeats::of(actions, ByContent);
@@ -71,6 +55,6 @@ fn validate_actions(actions: &[Value], errors: &mut ErrorList) {
         errors.invalid(at, &Value::from(actions.to_vec()), why);
     }
     if actions.is_empty() {
-        errors.required(at, "at least one validation action is required");
+        errors.required(at, "");
     }
 }

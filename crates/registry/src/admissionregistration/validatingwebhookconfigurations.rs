@@ -1,4 +1,4 @@
-//! Validating webhook configurations. There is no spec: the webhooks are what the generation counts.
+//! Validating webhook configurations. There is no spec: the generation counts changes of the webhooks.
 
 use corten_api::Value;
 
@@ -10,13 +10,18 @@ pub(crate) const RULES: Rules = Rules {
     group: "admissionregistration.k8s.io",
     resource: "validatingwebhookconfigurations",
     storage_prefix: "validatingwebhookconfigurations",
+    qualified_finalizers: false,
     generation: Generation { initial: 1, counts: &[&["webhooks"]] },
     default,
     validate_create: webhooks::create,
     validate_update: webhooks::update,
     warnings: webhooks::warnings,
     unconditional_update: false,
-    columns: &[NAME, integer("Webhooks", "How many webhooks it registers."), AGE],
+    columns: &[
+        NAME,
+        integer("Webhooks", "Webhooks indicates the number of webhooks registered in this configuration"),
+        AGE,
+    ],
     row,
     ..Rules::DEFAULT
 };

@@ -1,4 +1,4 @@
-//! What a webhook configuration may say. Both kinds of webhooks are judged alike; only mutating ones have a
+//! Validation of webhook configurations. Both kinds of webhooks have the same rules; only mutating ones have a
 //! reinvocation policy.
 
 use corten_api::status::ErrorList;
@@ -18,7 +18,7 @@ const REVIEW_VERSIONS: &[&str] = &["v1", "v1beta1"];
 const NO_SIDE_EFFECTS: &[&str] = &["None", "NoneOnDryRun"];
 const ANY_SIDE_EFFECTS: &[&str] = &["None", "NoneOnDryRun", "Some", "Unknown"];
 
-/// What webhooks that are stored already may keep.
+/// Invalid values that stored webhooks may keep.
 #[derive(Clone, Copy, Default)]
 struct Leeway {
     match_conditions: bool,
@@ -121,7 +121,7 @@ fn validate_webhook(hook: &Value, leeway: Leeway, at: &Field<'_>, errors: &mut E
     }
 }
 
-/// Versions of the review that a webhook understands: one that is sent must be among them.
+/// Versions of the review that a webhook supports: one that the server sends must be among them.
 fn validate_review_versions(versions: &[Value], leeway: Leeway, at: &Field<'_>, errors: &mut ErrorList) {
     if versions.is_empty() {
         errors.required(at, format!("must specify one of {}", REVIEW_VERSIONS.join(", ")));
@@ -142,7 +142,7 @@ fn validate_review_versions(versions: &[Value], leeway: Leeway, at: &Field<'_>, 
     }
 }
 
-/// Requests that webhooks are never asked about: a rule that names them does nothing.
+/// Requests that are never sent to webhooks: a rule that names them has no effect.
 const EXCLUDED: &[(&str, &str)] = &[
     ("authentication.k8s.io", "selfsubjectreviews"),
     ("authentication.k8s.io", "tokenreviews"),
@@ -166,7 +166,7 @@ pub(super) fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
     warnings
 }
 
-/// What a rule names for nothing, in the rule's order. What a wildcard means is anybody's guess.
+/// The excluded requests of a rule, in the rule's order. Wildcards are not resolved.
 fn excluded_by(rule: &Value) -> Vec<(&str, &str)> {
     let texts = |key: &str| list(rule, key).iter().filter_map(Value::as_str);
     let mut found = Vec::new();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_once_is_taken_again() {
+    fn stored_values_are_accepted_again() {
         let hook = || {
             value!({
                 "name": "a.b.c", "sideEffects": "Some", "admissionReviewVersions": ["v7"],

@@ -1,15 +1,12 @@
-//! Custom resource definitions. `status.storedVersions` remembers every version objects were ever stored
-//! in.
+//! Custom resource definitions. `status.storedVersions` lists every version that objects were ever stored in.
 
 mod conversion;
-mod default_values;
 mod openapi;
 mod path;
-mod pattern;
 mod schema;
+mod shown;
 mod structural;
 mod validate;
-mod values;
 mod versions;
 mod warnings;
 
@@ -17,12 +14,14 @@ use corten_api::{Map, Value, value};
 
 use crate::defaults::{child, is_absent, is_zero, made, service_reference};
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
-use crate::rules::{Generation, Request, Rules};
+use crate::rules::{Generation, Request, RowContext, Rules};
+use crate::table::{CREATED_AT, NAME, boolean, cells, created_at, name, str_at, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "apiextensions.k8s.io",
     resource: "customresourcedefinitions",
     storage_prefix: "apiextensions.k8s.io/customresourcedefinitions",
+    qualified_finalizers: false,
     generation: Generation::SPEC,
     default,
     prepare_create,
@@ -34,8 +33,48 @@ pub(crate) const RULES: Rules = Rules {
     validate_subresource: validate::subresource,
     warnings: warnings::warnings,
     unconditional_update: false,
+    status_table: false,
+    columns: &[
+        NAME,
+        text("Scope", "Cluster/Namespaced"),
+        text("Versions", "Served versions"),
+        CREATED_AT,
+        text("Group", "API group").wide(),
+        text("Kind", "CustomResource kind").wide(),
+        text("ShortNames", "Short names").wide(),
+        boolean("Established", "Established status").wide(),
+    ],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(crd: &Value, _: &RowContext<'_>) -> Vec<Value> {
+    let served = crd.items_at(&["spec", "versions"]).iter().filter(|v| flag(v, "served"));
+    let label = |version: &Value| {
+        let mark = if flag(version, "storage") { "(storage)" } else { "" };
+        format!("{}{mark}", str_at(version, &["name"]))
+    };
+    let mut versions: Vec<String> = served.map(label).collect();
+    versions.sort();
+    let short_names = crd.items_at(&["spec", "names", "shortNames"]).iter().filter_map(Value::as_str);
+    let is_established = |condition: &Value| {
+        str_at(condition, &["type"]) == "Established" && str_at(condition, &["status"]) == "True"
+    };
+    cells![
+        name(crd),
+        str_at(crd, &["spec", "scope"]),
+        versions.join(","),
+        created_at(crd),
+        str_at(crd, &["spec", "group"]),
+        str_at(crd, &["spec", "names", "kind"]),
+        short_names.collect::<Vec<_>>().join(","),
+        crd.items_at(&["status", "conditions"]).iter().any(is_established),
+    ]
+}
+
+fn flag(version: &Value, key: &str) -> bool {
+    version.bool_at(&[key]).unwrap_or_default()
+}
 
 fn default(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
@@ -63,7 +102,7 @@ fn names(names: &mut Map) {
     }
 }
 
-/// Objects are stored in the version that says so, from the start.
+/// The stored version is in the list from the start.
 fn stored_versions(object: &mut Map) {
     let stored = object.get("status").map_or(&[][..], |status| status.items_at(&["storedVersions"]));
     if !stored.is_empty() {

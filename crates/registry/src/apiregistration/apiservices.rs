@@ -1,4 +1,4 @@
-//! API services: who serves a group version. One without a service is served here.
+//! API services: the servers of group versions. One without a service is served by this server.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names, time, value};
@@ -13,6 +13,7 @@ pub(crate) const RULES: Rules = Rules {
     group: "apiregistration.k8s.io",
     resource: "apiservices",
     storage_prefix: "apiregistration.k8s.io/apiservices",
+    qualified_finalizers: false,
     name: NameRule::PathSegment,
     default,
     prepare_create,
@@ -23,10 +24,11 @@ pub(crate) const RULES: Rules = Rules {
     validate_update: |object, _, errors| validate(object, errors),
     validate_subresource,
     unconditional_update: false,
+    status_table: false,
     columns: &[
         NAME,
-        text("Service", "The service that serves it, or Local."),
-        text("Available", "Whether it can be reached."),
+        text("Service", "The reference to the service that hosts this API endpoint."),
+        text("Available", "Whether this service is available."),
         AGE,
     ],
     row,
@@ -85,7 +87,7 @@ fn validate(object: &Value, errors: &mut ErrorList) {
     validate_service(spec, errors);
 }
 
-/// The name says what is served.
+/// The name consists of the version and the group.
 fn validate_name(name: &str, required: &str, errors: &mut ErrorList) {
     if !name.is_empty() && name != required && names::path_segment_name(name).is_empty() {
         let why = format!("must be `spec.version+\".\"+spec.group`: \"{required}\"");
@@ -93,7 +95,7 @@ fn validate_name(name: &str, required: &str, errors: &mut ErrorList) {
     }
 }
 
-/// Only what is served elsewhere is reached by TLS.
+/// TLS settings are only for versions that another server serves.
 fn validate_service(spec: &Value, errors: &mut ErrorList) {
     let (bundle, insecure) =
         (texts::text(spec, "caBundle"), spec.bool_at(&["insecureSkipTLSVerify"]) == Some(true));
@@ -124,7 +126,7 @@ fn validate_service(spec: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// How many bytes base64 text stands for.
+/// The decoded length of base64 text.
 fn decoded_length(text: &str) -> usize {
     text.trim_end_matches('=').len() * 3 / 4
 }

@@ -1,4 +1,6 @@
-//! Storage versions: what each API server encodes a resource as.
+//! Storage versions: the version in which each API server encodes a resource.
+
+use std::collections::HashMap;
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -26,8 +28,10 @@ pub(crate) const RULES: Rules = Rules {
     unconditional_update: false,
     columns: &[
         NAME,
-        text("CommonEncodingVersion", "What all servers encode as, if they agree."),
-        text("StorageVersions", "What each server encodes as."),
+        text("CommonEncodingVersion", "What all servers encode as, if they agree.")
+            .of("apiserverinternal/v1alpha1.StorageVersionStatus", "commonEncodingVersion"),
+        text("StorageVersions", "What each server encodes as.")
+            .of("apiserverinternal/v1alpha1.StorageVersionStatus", "storageVersions"),
         AGE,
     ],
     row,
@@ -89,7 +93,7 @@ fn validate_status(status: &Value, errors: &mut ErrorList) {
     validate_conditions(list(status, "conditions"), errors);
 }
 
-/// A server decodes what it encodes and what it serves.
+/// A server decodes the versions that it encodes and serves.
 fn validate_server(server: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let (encoding, decodable) = (text_of(server, "encodingVersion"), list(server, "decodableVersions"));
     validate_version(encoding, &at.child("encodingVersion"), errors);
@@ -148,7 +152,7 @@ fn version_complaints(api_version: &str) -> Vec<String> {
     parts.flat_map(said).collect()
 }
 
-/// What all servers encode as is said, and nothing else.
+/// The common version is set exactly if all servers encode the same.
 fn validate_common_version(status: &Value, servers: &[Value], errors: &mut ErrorList) {
     let first = servers.first().map(|server| text_of(server, "encodingVersion"));
     let common =
@@ -166,9 +170,10 @@ fn validate_common_version(status: &Value, servers: &[Value], errors: &mut Error
 
 /// Upstream leaves the `conditions` out of their paths.
 fn validate_conditions(conditions: &[Value], errors: &mut ErrorList) {
+    let mut last = HashMap::new();
     for (i, condition) in conditions.iter().enumerate() {
         let (kind, at) = (text_of(condition, "type"), STATUS.index(i));
-        if let Some(j) = conditions.iter().take(i).rposition(|earlier| text_of(earlier, "type") == kind) {
+        if let Some(j) = last.insert(kind, i) {
             let why = format!("the type of the condition is not unique, it also appears in conditions[{j}]");
             errors.invalid(at.child("type"), &Value::from(kind), why);
         }

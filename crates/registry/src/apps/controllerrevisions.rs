@@ -16,8 +16,8 @@ pub(crate) const RULES: Rules = Rules {
     validate_update,
     columns: &[
         NAME,
-        text("Controller", "The set this is a past state of."),
-        text("Revision", "Which state it is; higher is later."),
+        text("Controller", "Controller of the object"),
+        text("Revision", "Which state it is; higher is later.").of("apps/v1.ControllerRevision", "revision"),
         AGE,
     ],
     row,
@@ -52,7 +52,7 @@ fn validate_create(revision: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// A past state is not changed any more.
+/// The data of a revision is immutable.
 fn validate_update(revision: &Value, old: &Value, errors: &mut ErrorList) {
     non_negative(revision, "revision", &Field::ROOT, errors);
     immutable(revision, old, "data", &Field::ROOT, errors);

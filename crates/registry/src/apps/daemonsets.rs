@@ -17,6 +17,7 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "daemonsets",
     generation: Generation::SPEC,
     default,
+    field_annotations: &[TEMPLATE_GENERATION_ANNOTATION],
     prepare_create,
     prepare_update,
     prepare_subresource,
@@ -27,16 +28,21 @@ pub(crate) const RULES: Rules = Rules {
     warnings: workload::template_warnings,
     columns: &[
         NAME,
-        integer("Desired", "How many nodes should run a pod."),
-        integer("Current", "How many of them do."),
-        integer("Ready", "How many of those pods are ready."),
-        integer("Up-to-date", "How many run the newest template."),
-        integer("Available", "How many have been ready long enough."),
-        text("Node Selector", "Labels of the nodes that run a pod."),
+        integer("Desired", "How many nodes should run a pod.")
+            .of("apps/v1.DaemonSetStatus", "desiredNumberScheduled"),
+        integer("Current", "How many of them do.").of("apps/v1.DaemonSetStatus", "currentNumberScheduled"),
+        integer("Ready", "How many of those pods are ready.").of("apps/v1.DaemonSetStatus", "numberReady"),
+        integer("Up-to-date", "How many run the newest template.")
+            .of("apps/v1.DaemonSetStatus", "updatedNumberScheduled"),
+        integer("Available", "How many have been ready long enough.")
+            .of("apps/v1.DaemonSetStatus", "numberAvailable"),
+        text("Node Selector", "Labels of the nodes that run a pod.").of("core/v1.PodSpec", "nodeSelector"),
         AGE,
         CONTAINERS,
         IMAGES,
-        text("Selector", "Labels of the pods that are counted.").wide(),
+        text("Selector", "Labels of the pods that are counted.")
+            .of("apps/v1.DaemonSetSpec", "selector")
+            .wide(),
     ],
     row,
     ..Rules::DEFAULT
@@ -61,6 +67,7 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
 }
 
 fn default(object: &mut Value) {
+    object.set(TEMPLATE_GENERATION, template_generation(object).to_string());
     let Some(object) = object.as_object_mut() else { return };
     let spec = made(object, "spec");
     fill_absent(spec, "revisionHistoryLimit", 10);
@@ -74,8 +81,9 @@ fn default(object: &mut Value) {
     pod_template(spec);
 }
 
-/// Where the count of template changes is kept since it is no longer a field.
-const TEMPLATE_GENERATION: &[&str] = &["metadata", "annotations", "deprecated.daemonset.template.generation"];
+/// The annotation of the template's generation, which is no longer a field.
+const TEMPLATE_GENERATION: &[&str] = &["metadata", "annotations", TEMPLATE_GENERATION_ANNOTATION];
+const TEMPLATE_GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
 
 fn template_generation(object: &Value) -> i64 {
     object.str_at(TEMPLATE_GENERATION).and_then(|text| text.parse().ok()).unwrap_or(0)

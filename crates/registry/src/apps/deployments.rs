@@ -1,5 +1,5 @@
-//! Deployments: one template rolled out after another. Annotations count as a change, for rollouts are
-//! asked for with them.
+//! Deployments: one template rolled out after another. Annotations count as a change, because rollouts are
+//! requested with them.
 
 pub(crate) mod validate;
 
@@ -28,13 +28,17 @@ pub(crate) const RULES: Rules = Rules {
     warnings: workload::warnings,
     columns: &[
         NAME,
-        text("Ready", "How many pods are ready, of how many there should be."),
-        text("Up-to-date", "How many run the newest template."),
-        text("Available", "How many have been ready long enough."),
+        text("Ready", "Number of the pod with ready state"),
+        text("Up-to-date", "How many run the newest template.")
+            .of("apps/v1.DeploymentStatus", "updatedReplicas"),
+        text("Available", "How many have been ready long enough.")
+            .of("apps/v1.DeploymentStatus", "availableReplicas"),
         AGE,
         CONTAINERS,
         IMAGES,
-        text("Selector", "Labels of the pods that are counted.").wide(),
+        text("Selector", "Labels of the pods that are counted.")
+            .of("apps/v1.DeploymentSpec", "selector")
+            .wide(),
     ],
     row,
     scale: Some(Scale {

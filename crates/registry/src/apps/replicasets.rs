@@ -1,4 +1,4 @@
-//! Replica sets: so many pods of one template.
+//! Replica sets: a number of pods of one template.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
@@ -6,11 +6,11 @@ use corten_api::{Field, Value};
 use crate::apps::deployments::validate::validate_replicated_template;
 use crate::defaults::{fill_absent, made, pod_template};
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
-use crate::rules::{Generation, RowContext, Rules, Scale};
+use crate::rules::{Column, Generation, RowContext, Rules, Scale};
 use crate::selector::{label_selector, selector_cell};
 use crate::table::{AGE, CONTAINERS, IMAGES, NAME, age, cells, containers, int_at, integer, name, text};
 use crate::validation::fields::{non_negative, part};
-use crate::validation::workload::{self, at_most, validate_selector_stays};
+use crate::validation::workload::{self, at_most, validate_selector_is_immutable};
 
 pub(crate) const RULES: Rules = Rules {
     group: "apps",
@@ -26,17 +26,8 @@ pub(crate) const RULES: Rules = Rules {
     validate_update,
     validate_subresource: |sub, set, _, errors| validate_status(sub, set, errors),
     warnings: workload::warnings,
-    columns: &[
-        NAME,
-        integer("Desired", "How many pods there should be."),
-        integer("Current", "How many pods there are."),
-        integer("Ready", "How many of them are ready."),
-        AGE,
-        CONTAINERS,
-        IMAGES,
-        text("Selector", "Labels of the pods that are counted.").wide(),
-    ],
-    row,
+    columns: COLUMNS,
+    row: |set, context| row(set, context, selector_cell(set.at(&["spec", "selector"]))),
     scale: Some(Scale {
         spec_replicas: &["spec", "replicas"],
         status_replicas: &["status", "replicas"],
@@ -45,7 +36,19 @@ pub(crate) const RULES: Rules = Rules {
     ..Rules::DEFAULT
 };
 
-fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+const COLUMNS: &[Column] = &[
+    NAME,
+    integer("Desired", "How many pods there should be.").of("apps/v1.ReplicaSetSpec", "replicas"),
+    integer("Current", "How many pods there are.").of("apps/v1.ReplicaSetStatus", "replicas"),
+    integer("Ready", "How many of them are ready.").of("apps/v1.ReplicaSetStatus", "readyReplicas"),
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    text("Selector", "Labels of the pods that are counted.").of("apps/v1.ReplicaSetSpec", "selector").wide(),
+];
+
+/// The row of a replica set or replication controller; the two spell their selectors differently.
+pub(crate) fn row(object: &Value, context: &RowContext<'_>, selector: impl Into<Value>) -> Vec<Value> {
     let [names, images] = containers(object, &["spec", "template", "spec", "containers"]);
     cells![
         name(object),
@@ -55,7 +58,7 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         age(object, context),
         names,
         images,
-        selector_cell(object.at(&["spec", "selector"])),
+        selector.into(),
     ]
 }
 
@@ -72,7 +75,7 @@ fn validate_create(set: &Value, errors: &mut ErrorList) {
 
 fn validate_update(set: &Value, old: &Value, errors: &mut ErrorList) {
     validate(set, Some(part(old, "spec")), errors);
-    validate_selector_stays(set, old, errors);
+    validate_selector_is_immutable(set, old, errors);
 }
 
 fn validate(set: &Value, old: Option<&Value>, errors: &mut ErrorList) {

@@ -27,13 +27,7 @@ pub(crate) const RULES: Rules = Rules {
     validate_update: validate::validate_update,
     validate_subresource: validate::validate_subresource,
     warnings: validate::warnings,
-    columns: &[
-        NAME,
-        text("Ready", "How many pods are ready, of how many there should be."),
-        AGE,
-        CONTAINERS,
-        IMAGES,
-    ],
+    columns: &[NAME, text("Ready", "Number of the pod with ready state"), AGE, CONTAINERS, IMAGES],
     row,
     scale: Some(Scale {
         spec_replicas: &["spec", "replicas"],
@@ -62,7 +56,7 @@ fn default(object: &mut Value) {
     fill_zero(retention, "whenScaled", "Retain");
     pod_template(spec);
     for claim in items(spec, "volumeClaimTemplates") {
-        // Whatever a client calls them, these are claims and say so.
+        // Claims always have this type, whatever a client sends.
         for (key, always) in [("apiVersion", "v1"), ("kind", "PersistentVolumeClaim")] {
             if text_of(claim, key) != always {
                 claim.insert(key, always);
@@ -72,7 +66,7 @@ fn default(object: &mut Value) {
     }
 }
 
-/// Parameters of rolling updates are not made up for a set that asks for such updates without them.
+/// A rolling update strategy without parameters gets no default ones.
 fn update_strategy(strategy: &mut Map) {
     if is_zero(strategy, "type") {
         strategy.insert("type", "RollingUpdate");

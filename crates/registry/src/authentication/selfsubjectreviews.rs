@@ -1,4 +1,4 @@
-//! Self subject reviews: who am I? Answered and forgotten.
+//! Self subject reviews: the identity of the caller. Never stored.
 
 use crate::rules::Rules;
 

@@ -1,5 +1,5 @@
-//! Token requests: what a token of a service account may be asked for. They are a subresource of service
-//! accounts, and not kept.
+//! Token requests: a token of a service account. They are a subresource of service
+//! accounts, and never stored.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Map, Value, json, names};
@@ -9,10 +9,10 @@ use crate::validation::text::{list, text};
 
 const SHORTEST_SECONDS: i64 = 10 * 60;
 const LONGEST_SECONDS: i64 = 1 << 32;
-/// For which groups' admission reviews a webhook's token is good.
+/// The groups for whose admission reviews a webhook's token is valid.
 const ADMISSION_GROUPS: &str = "admissionReviewAPIGroups";
 
-/// Everything that is wrong with a defaulted `TokenRequest`.
+/// All errors of a defaulted `TokenRequest`.
 pub fn validate_token_request(request: &Value, errors: &mut ErrorList) {
     let (spec, at) = (part(request, "spec"), Field::new("spec"));
     let seconds = number(spec, "expirationSeconds");
@@ -67,7 +67,7 @@ fn validate_attestations(attestations: &Value, at: &Field<'_>, errors: &mut Erro
     }
 }
 
-/// The empty group would mean all groups to an authorizer: it is never given.
+/// The empty group would mean all groups to an authorizer, so it is refused.
 fn validate_group(group: &str, at: &Field<'_>, errors: &mut ErrorList) {
     match group {
         "" => errors.invalid(*at, &Value::from(group), "may not be an empty string"),

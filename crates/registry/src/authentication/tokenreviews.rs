@@ -1,4 +1,4 @@
-//! Token reviews: whose token is this? Answered and forgotten.
+//! Token reviews: the identity of a token. Never stored.
 
 use crate::rules::Rules;
 

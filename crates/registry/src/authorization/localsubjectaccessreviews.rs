@@ -1,4 +1,4 @@
-//! Local subject access reviews: may they, in this namespace? Answered and forgotten.
+//! Local subject access reviews: the access of a user in a namespace. Never stored.
 
 use crate::authorization::validate::validate_local_subject_access;
 use crate::rules::Rules;

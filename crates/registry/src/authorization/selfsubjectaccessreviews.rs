@@ -1,4 +1,4 @@
-//! Self subject access reviews: may I? Answered and forgotten.
+//! Self subject access reviews: the access of the caller. Never stored.
 
 use crate::authorization::validate::validate_access;
 use crate::rules::Rules;

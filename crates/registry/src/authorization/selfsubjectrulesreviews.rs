@@ -1,4 +1,4 @@
-//! Self subject rules reviews: what may I do here? Answered and forgotten.
+//! Self subject rules reviews: the permissions of the caller in a namespace. Never stored.
 
 use crate::rules::Rules;
 

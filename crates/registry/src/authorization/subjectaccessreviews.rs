@@ -1,4 +1,4 @@
-//! Subject access reviews: may they? Answered and forgotten.
+//! Subject access reviews: the access of a user. Never stored.
 
 use crate::authorization::validate::validate_subject_access;
 use crate::rules::Rules;

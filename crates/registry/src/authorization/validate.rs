@@ -1,23 +1,24 @@
-//! What a review may ask.
+//! Validation of access reviews.
 
+use corten_api::schema::lookup;
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value, json, names};
+use corten_api::{Field, Value, go, json, names};
 
 use crate::validation::fields::part;
 use crate::validation::internal_form;
 use crate::validation::text::{complain, list, member, text};
 
-/// What a review may ask that is not about a resource.
+/// The member of requests that are not for a resource.
 const NON_RESOURCE: &str = "NonResourceAttributes";
 
-/// Whether somebody may do something: exactly one thing.
+/// A review of one access: of a resource or of a path.
 pub(crate) fn validate_access(review: &Value, errors: &mut ErrorList) {
     validate_attributes(part(review, "spec"), errors);
     validate_resource_attributes(part(review, "spec"), errors);
     validate_no_metadata(review, errors);
 }
 
-/// The same where it is said who.
+/// The same with a user.
 pub(crate) fn validate_subject_access(review: &Value, errors: &mut ErrorList) {
     validate_spec_with_subject(part(review, "spec"), errors);
     validate_no_metadata(review, errors);
@@ -112,7 +113,7 @@ fn validate_label_requirement(requirement: &Value, at: &Field<'_>, errors: &mut 
     }
 }
 
-/// Operators that are not known are for newer authorizers to judge.
+/// Unknown operators are left to newer authorizers.
 fn validate_values(requirement: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let none = list(requirement, "values").is_empty();
     match text(requirement, "operator") {
@@ -133,7 +134,7 @@ fn validate_no_metadata(review: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Whether there is any metadata but the fields' managers and, perhaps, a namespace.
+/// Returns true if there is any metadata but managed fields and, optionally, a namespace.
 fn has_metadata(review: &Value, namespaced: bool) -> bool {
     let expected = |key: &str| key == "managedFields" || (namespaced && key == "namespace");
     let Some(metadata) = part(review, "metadata").as_object() else { return false };
@@ -141,5 +142,9 @@ fn has_metadata(review: &Value, namespaced: bool) -> bool {
 }
 
 fn shown_metadata(review: &Value) -> String {
-    json::write_to_string(part(review, "metadata"))
+    let metadata = part(review, "metadata");
+    match lookup("meta/v1", "ObjectMeta") {
+        Some(schema) => go::json_of(metadata, &schema),
+        None => json::write_to_string(metadata),
+    }
 }

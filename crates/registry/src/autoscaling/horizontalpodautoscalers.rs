@@ -28,11 +28,16 @@ pub(crate) const RULES: Rules = Rules {
     validate_subresource: validate::validate_subresource,
     columns: &[
         NAME,
-        text("Reference", "What is scaled."),
-        text("Targets", "Each metric: what it is, and what it should be."),
-        text("MinPods", "The fewest pods it scales to."),
-        text("MaxPods", "The most pods it scales to."),
-        text("Replicas", "How many pods there are."),
+        text("Reference", "What is scaled.")
+            .of("autoscaling/v2.HorizontalPodAutoscalerSpec", "scaleTargetRef"),
+        text("Targets", "Current and target value of each metric.")
+            .of("autoscaling/v2.HorizontalPodAutoscalerSpec", "metrics"),
+        text("MinPods", "The fewest pods it scales to.")
+            .of("autoscaling/v2.HorizontalPodAutoscalerSpec", "minReplicas"),
+        text("MaxPods", "The most pods it scales to.")
+            .of("autoscaling/v2.HorizontalPodAutoscalerSpec", "maxReplicas"),
+        text("Replicas", "How many pods there are.")
+            .of("autoscaling/v2.HorizontalPodAutoscalerStatus", "currentReplicas"),
         AGE,
     ],
     row,
@@ -66,15 +71,15 @@ fn default(object: &mut Value) {
         let up = made(behavior, "scaleUp");
         fill_absent(up, "stabilizationWindowSeconds", 0);
         scaling_rules(up, &[("Pods", 4), ("Percent", 100)]);
-        // How long scaling down waits is a matter of the controller's configuration.
+        // The stabilization window of scaling down is configured in the controller.
         scaling_rules(made(behavior, "scaleDown"), &[("Percent", 100)]);
     }
 }
 
-/// Percent of the CPU that pods ask for.
+/// Percent of the CPU requests of pods.
 const DEFAULT_UTILIZATION: i32 = 80;
 
-/// The policies say by how much at most, every 15 seconds.
+/// The policies limit changes within 15 seconds.
 fn scaling_rules(rules: &mut Map, policies: &[(&str, i32)]) {
     fill_absent(rules, "selectPolicy", "Max");
     if is_zero(rules, "policies") {
@@ -83,7 +88,7 @@ fn scaling_rules(rules: &mut Map, policies: &[(&str, i32)]) {
     }
 }
 
-/// The first metrics as `current/target`, and how many more there are.
+/// The first metrics as `current/target`, and the number of the others.
 fn shown_metrics(object: &Value) -> String {
     const MOST: usize = 2;
     let specs = object.items_at(&["spec", "metrics"]);
@@ -109,7 +114,7 @@ fn metric(spec: &Value, status: Option<&Value>) -> String {
         _ => return "<unknown type>".to_owned(),
     };
     let source = spec.get(part).unwrap_or(&Value::Null);
-    // Nothing is known of a metric until its status is of the same kind.
+    // The current value is unknown until the metric's status is of the same kind.
     let current = status.and_then(|s| s.get(part)).filter(|s| !s.is_null());
     let amount = |key: &str, needed: bool| match current {
         Some(current) if !needed || present(current, &["current", key]) => {

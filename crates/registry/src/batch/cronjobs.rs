@@ -1,4 +1,4 @@
-//! Cron jobs: jobs started by the clock.
+//! Cron jobs: jobs on a schedule.
 
 mod validate;
 
@@ -29,15 +29,16 @@ pub(crate) const RULES: Rules = Rules {
     warnings: validate::warnings,
     columns: &[
         NAME,
-        text("Schedule", "When jobs start, in Cron's notation."),
-        text("Timezone", "The time zone of the schedule."),
-        boolean("Suspend", "Whether no more jobs are started."),
-        integer("Active", "How many jobs are running."),
-        text("Last Schedule", "How long ago the last job was due."),
+        text("Schedule", "When jobs start, in Cron's notation.").of("batch/v1.CronJobSpec", "schedule"),
+        text("Timezone", "The time zone of the schedule.").of("batch/v1.CronJobSpec", "timeZone"),
+        boolean("Suspend", "Whether no more jobs are started.").of("batch/v1.CronJobSpec", "suspend"),
+        integer("Active", "How many jobs are running.").of("batch/v1.CronJobStatus", "active"),
+        text("Last Schedule", "How long ago the last job was due.")
+            .of("batch/v1.CronJobStatus", "lastScheduleTime"),
         AGE,
         CONTAINERS,
         IMAGES,
-        text("Selector", "Labels of the pods that its jobs count.").wide(),
+        text("Selector", "Labels of the pods that its jobs count.").of("batch/v1.JobSpec", "selector").wide(),
     ],
     row,
     ..Rules::DEFAULT

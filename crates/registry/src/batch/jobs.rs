@@ -1,4 +1,4 @@
-//! Jobs: pods that end. Deleting one leaves its pods, unless asked, as it always has.
+//! Jobs: pods that complete. Deleting one orphans its pods by default, as it always has.
 
 mod indexes;
 mod policies;
@@ -9,7 +9,6 @@ pub(crate) mod validate;
 use corten_api::{Field, Map, Str, Value};
 
 use crate::defaults::{child, fill_absent, fill_zero, is_absent, items, made, pod_template, template_labels};
-use crate::duration::human_since;
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
 use crate::rules::{GarbageCollection, Generation, Request, RowContext, Rules, Selectable};
 use crate::selector::selector_cell;
@@ -20,6 +19,7 @@ use crate::table::{
 use crate::validation::fields::part;
 use crate::validation::pod_template::pod_template_warnings;
 use crate::validation::workload::name_warning;
+use corten_api::duration::human_since;
 
 pub(crate) const RULES: Rules = Rules {
     group: "batch",
@@ -42,13 +42,14 @@ pub(crate) const RULES: Rules = Rules {
     }],
     columns: &[
         NAME,
-        text("Status", "How it is going."),
-        text("Completions", "How many pods succeeded, of how many should."),
-        text("Duration", "How long it took, or has taken so far."),
+        text("Status", "Status of the job."),
+        text("Completions", "How many pods succeeded, of how many should.")
+            .of("batch/v1.JobStatus", "succeeded"),
+        text("Duration", "Time required to complete the job."),
         AGE,
         CONTAINERS,
         IMAGES,
-        text("Selector", "Labels of the pods that are counted.").wide(),
+        text("Selector", "Labels of the pods that are counted.").of("batch/v1.JobSpec", "selector").wide(),
     ],
     row,
     ..Rules::DEFAULT
@@ -122,7 +123,7 @@ fn duration(object: &Value, context: &RowContext<'_>) -> String {
     human_since(started, time_at(object, &["status", "completionTime"]).unwrap_or(context.now))
 }
 
-/// A job selects its pods by its own uid, unless told that somebody takes care of the selector.
+/// A job selects its pods by its own uid, unless `manualSelector` is set.
 fn prepare_create(object: &mut Value, request: &Request<'_>) {
     drop_status(object, request);
     if object.bool_at(&["spec", "manualSelector"]) == Some(true) {
@@ -136,7 +137,7 @@ fn prepare_create(object: &mut Value, request: &Request<'_>) {
         fill(object, &["spec", "template", "metadata", "labels", key], text);
     }
     fill(object, &["spec", "selector", "matchLabels", CONTROLLER_UID], &uid);
-    // A job without labels of its own shows its pods'.
+    // A job without labels gets those of its pods.
     let own =
         object.at(&["metadata", "labels"]).and_then(Value::as_object).is_some_and(|map| !map.is_empty());
     if let (false, Some(labels)) = (own, object.at(&["spec", "template", "metadata", "labels"]).cloned()) {
@@ -147,14 +148,14 @@ fn prepare_create(object: &mut Value, request: &Request<'_>) {
 const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
 
-/// Sets what is not there; what a client set by hand is for validation to judge.
+/// Sets an absent value; one that a client set is left to validation.
 fn fill(object: &mut Value, path: &[&str], text: &str) {
     if object.at(path).is_none() {
         object.set(path, text);
     }
 }
 
-/// What is said of a job that is accepted.
+/// Warnings about an accepted job.
 fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
     let generation = |object: &Value| int_at(object, &["metadata", "generation"]);
     if old.is_some_and(|old| generation(old) == generation(object)) {
@@ -165,7 +166,7 @@ fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
     name.into_iter().chain(spec_warnings(spec(object), old.map(spec), &Field::new("spec"))).collect()
 }
 
-/// What is said of the spec of a job, wherever it is.
+/// Warnings about the spec of a job, also of a template.
 pub(crate) fn spec_warnings(spec: &Value, old: Option<&Value>, at: &Field<'_>) -> Vec<String> {
     let number = |key: &str| int_at(spec, &[key]);
     let mut warnings = Vec::new();

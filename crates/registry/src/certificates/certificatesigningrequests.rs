@@ -1,4 +1,4 @@
-//! Certificate signing requests. Who asked is written down by the server; the spec never changes.
+//! Certificate signing requests. The server records the requesting user; the spec is immutable.
 
 mod validate;
 
@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use corten_api::{Str, Value, time};
 use jiff::SignedDuration;
 
-use crate::duration::human_duration;
 use crate::prepare::copy;
 use crate::rules::{NameRule, Path, Request, RowContext, Rules, Selectable};
 use crate::table::{AGE, NAME, NONE, age, cells, condition, field, name, str_at, str_or, text, time_at};
+use corten_api::duration::human_duration;
 
 pub(crate) const RULES: Rules = Rules {
     group: "certificates.k8s.io",
@@ -28,14 +28,18 @@ pub(crate) const RULES: Rules = Rules {
     columns: &[
         NAME,
         AGE,
-        text("SignerName", "Who is asked to sign."),
-        text("Requestor", "Who asked."),
-        text("RequestedDuration", "How long the certificate should be valid."),
-        text("Condition", "Whether it was approved, denied, and signed."),
+        text("SignerName", SIGNER_NAME),
+        text("Requestor", "Base64-encoded PKCS#10 CSR data"),
+        text("RequestedDuration", "How long the certificate should be valid.")
+            .of("certificates/v1.CertificateSigningRequestSpec", "expirationSeconds"),
+        text("Condition", "Conditions applied to the request, such as approval or denial."),
     ],
     row,
     ..Rules::DEFAULT
 };
+
+/// The description of the signer's column, which is that of the first beta version.
+const SIGNER_NAME: &str = "Requested signer for the request. It is a qualified name in the form: `scope-hostname.io/name`. If empty, it will be defaulted:\n 1. If it's a kubelet client certificate, it is assigned\n    \"kubernetes.io/kube-apiserver-client-kubelet\".\n 2. If it's a kubelet serving certificate, it is assigned\n    \"kubernetes.io/kubelet-serving\".\n 3. Otherwise, it is assigned \"kubernetes.io/legacy-unknown\".\nDistribution of trust for signers happens out of band. You can select on this field using `spec.signerName`.";
 
 fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     let lifetime = object.int_at(&["spec", "expirationSeconds"]);
@@ -66,7 +70,7 @@ fn progress(object: &Value) -> String {
     progress
 }
 
-/// Who asks is what the server knows, not what the request says.
+/// The user is the authenticated one, whatever the request says.
 fn prepare_create(object: &mut Value, request: &Request<'_>) {
     let mut user = request.user.map(|user| user()).unwrap_or_default();
     for key in ["username", "uid", "groups", "extra"] {
@@ -83,7 +87,7 @@ fn prepare_update(object: &mut Value, old: &Value, _: &Request<'_>) {
     copy(object, old, &["status"]);
 }
 
-/// Signers write the certificate, approvers the verdict; neither writes the other's part.
+/// Signers write the certificate, approvers the conditions; neither writes the other's part.
 fn prepare_subresource(sub: &str, object: &mut Value, old: &Value, request: &Request<'_>) {
     copy(object, old, &["spec"]);
     match sub {
@@ -108,7 +112,7 @@ fn prepare_subresource(sub: &str, object: &mut Value, old: &Value, request: &Req
 
 const CONDITIONS: &[&str] = &["status", "conditions"];
 
-/// Puts back conditions of a type, if there are as many as there were.
+/// Restores the conditions of a type, if their number is unchanged.
 fn keep_conditions(object: &mut Value, old: &Value, kind: &str) {
     let is_kind = |c: &&Value| c.str_at(&["type"]) == Some(kind);
     let kept: Vec<Value> = old.items_at(CONDITIONS).iter().filter(is_kind).cloned().collect();
@@ -123,7 +127,7 @@ fn keep_conditions(object: &mut Value, old: &Value, kind: &str) {
     }
 }
 
-/// Conditions without times get them: since when, if they held before.
+/// Conditions without times get them: the previous ones, if they held before.
 fn date_conditions(object: &mut Value, old: &Value, request: &Request<'_>) {
     let now = time::format(request.now);
     let mut since: HashMap<[Option<Str>; 2], Str> = HashMap::new();
@@ -166,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_server_says_who_asks() {
+    fn the_server_sets_the_requesting_user() {
         let user = || value!({"username": "ann", "groups": ["g"]});
         let request = Request { now: Timestamp::UNIX_EPOCH, user: Some(&user) };
         let mut csr = value!({"spec": {"username": "root", "uid": "0", "request": "x"}, "status": {"a": 1}});

@@ -1,4 +1,4 @@
-//! Blocks of PEM: something in base64 between two lines that say what it is.
+//! PEM blocks: base64 between two lines that name their type.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,16 +6,16 @@ use corten_api::Value;
 
 pub(super) const CERTIFICATE: &str = "CERTIFICATE";
 
-/// What is between the lines.
+/// A block.
 #[derive(Debug, PartialEq)]
 pub(super) struct Block<'t> {
     pub(super) kind: &'t str,
-    /// Whether there is more than base64, as encrypted keys have it.
+    /// True if it has headers, as encrypted keys do.
     pub(super) has_headers: bool,
     pub(super) bytes: Vec<u8>,
 }
 
-/// The blocks of a text. What is around them is passed over, and so are blocks that are broken.
+/// The blocks of a text. Text around them and broken blocks are skipped.
 pub(super) fn blocks(text: &str) -> impl Iterator<Item = Block<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -30,7 +30,7 @@ pub(super) fn blocks(text: &str) -> impl Iterator<Item = Block<'_>> {
     })
 }
 
-/// The block whose kind a text begins with, and what follows it.
+/// The block whose type a text begins with, and the text after it.
 fn block(text: &str) -> Option<(Block<'_>, &str)> {
     let (kind, text) = text.split_once("-----")?;
     let (body, rest) = text.split_once("-----END ")?;

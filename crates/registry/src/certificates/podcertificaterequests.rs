@@ -1,4 +1,4 @@
-//! Pod certificate requests: a kubelet asks for a certificate on a pod's behalf.
+//! Pod certificate requests: a kubelet requests a certificate on a pod's behalf.
 
 mod validate;
 
@@ -31,12 +31,17 @@ pub(crate) const RULES: Rules = Rules {
     ],
     columns: &[
         NAME,
-        text("PodName", "The pod that will use the certificate."),
-        text("ServiceAccountName", "The pod's service account."),
-        text("NodeName", "The node the pod is on."),
-        text("SignerName", "Who is asked to sign."),
-        text("State", "Pending, Issued, Denied or Failed."),
-        text("UnverifiedUserAnnotations", "What the pod's author tells the signer."),
+        text("PodName", "The pod that will use the certificate.")
+            .of("certificates/v1.PodCertificateRequestSpec", "podName"),
+        text("ServiceAccountName", "The pod's service account.")
+            .of("certificates/v1.PodCertificateRequestSpec", "serviceAccountName"),
+        text("NodeName", "The node the pod is on.")
+            .of("certificates/v1.PodCertificateRequestSpec", "nodeName"),
+        text("SignerName", "Who is asked to sign.")
+            .of("certificates/v1.PodCertificateRequestSpec", "signerName"),
+        text("State", "Is the request Pending, Issued, Denied, or Failed?"),
+        text("UnverifiedUserAnnotations", "What the pod's author tells the signer.")
+            .of("certificates/v1.PodCertificateRequestSpec", "unverifiedUserAnnotations"),
     ],
     row,
     ..Rules::DEFAULT

@@ -1,4 +1,4 @@
-//! Lease candidates: who would take a lease.
+//! Lease candidates: possible holders of a lease.
 
 use std::cmp::Ordering;
 
@@ -24,7 +24,8 @@ pub(crate) const RULES: Rules = Rules {
     create_on_update: true,
     columns: &[
         NAME,
-        text("LeaseName", "The lease it would take."),
+        text("LeaseName", "The lease it would take.")
+            .of("coordination/v1alpha2.LeaseCandidateSpec", "leaseName"),
         text("BinaryVersion", "Version of its program."),
         text("EmulationVersion", "Version its program behaves as."),
         AGE,

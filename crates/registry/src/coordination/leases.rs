@@ -1,4 +1,4 @@
-//! Leases: who holds something, and for how long.
+//! Leases: their holders and durations.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
@@ -20,7 +20,7 @@ pub(crate) const RULES: Rules = Rules {
     validate_update: |lease, _, errors| validate(lease, errors),
     unconditional_update: false,
     create_on_update: true,
-    columns: &[NAME, text("Holder", "Who holds it."), AGE],
+    columns: &[NAME, text("Holder", "Who holds it.").of("coordination/v1.LeaseSpec", "holderIdentity"), AGE],
     row,
     ..Rules::DEFAULT
 };
@@ -29,7 +29,7 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     cells![name(object), str_at(object, &["spec", "holderIdentity"]), age(object, context)]
 }
 
-/// Coordinated election is off: only a lease that has it already keeps it.
+/// Coordinated leader election is disabled: only a lease that already uses it keeps it.
 fn drop_coordination(lease: &mut Value, old: &Value) {
     for key in ["strategy", "preferredHolder"] {
         if old.at(&["spec", key]).is_none() {

@@ -1,4 +1,4 @@
-//! How the holder of a lease is chosen: in a way Kubernetes knows, or in somebody's own.
+//! Election strategies of leases: those of Kubernetes, or third-party ones.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};

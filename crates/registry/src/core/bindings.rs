@@ -1,4 +1,4 @@
-//! Bindings: a request to place a pod on a node, never stored.
+//! Bindings: a request to bind a pod to a node, never stored.
 
 use crate::rules::Rules;
 

@@ -1,4 +1,4 @@
-//! Component statuses: health of the control plane, made up when asked for.
+//! Component statuses: the health of the control plane, computed on request.
 
 use corten_api::Value;
 
@@ -11,9 +11,9 @@ pub(crate) const RULES: Rules = Rules {
     stored: false,
     columns: &[
         NAME,
-        text("Status", "Whether the component is healthy."),
-        text("Message", "What the health check said."),
-        text("Error", "What went wrong with the check."),
+        text("Status", "Status of the component conditions"),
+        text("Message", "Message of the component conditions"),
+        text("Error", "Error of the component conditions"),
     ],
     row,
     ..Rules::DEFAULT

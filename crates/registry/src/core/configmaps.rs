@@ -1,13 +1,13 @@
-//! Config maps: data for pods. One that is marked immutable keeps its data for good.
+//! Config maps: data for pods. An immutable one keeps its data.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
 use crate::prepare::same;
-use crate::rules::{RowContext, Rules};
+use crate::rules::{NameRule, RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, count, name, text};
 use crate::validation::fields::{entries, part};
-use crate::validation::text::complain;
+use crate::validation::text::{complain, validate_generate_name};
 
 pub(crate) const RULES: Rules = Rules {
     group: "",
@@ -15,7 +15,7 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "configmaps",
     validate_create: validate,
     validate_update,
-    columns: &[NAME, text("Data", "How many entries there are."), AGE],
+    columns: &[NAME, text("Data", "How many entries there are.").of("core/v1.ConfigMap", "data"), AGE],
     row,
     ..Rules::DEFAULT
 };
@@ -25,7 +25,7 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     cells![name(object), entries, age(object, context)]
 }
 
-/// All data of a config map or a secret together.
+/// Maximum size of all data of a config map or a secret.
 pub(crate) const MOST_BYTES: usize = 1024 * 1024;
 
 fn validate(object: &Value, errors: &mut ErrorList) {
@@ -52,7 +52,7 @@ pub(crate) fn validate_key(key: &str, at: &Field<'_>, errors: &mut ErrorList) {
     complain(&at.key(key), key, names::config_map_key(key), errors);
 }
 
-/// How many bytes a value is that is written in base64.
+/// The decoded length of a base64 value.
 pub(crate) fn byte_length(value: &Value) -> usize {
     let text = value.as_str().unwrap_or_default().trim_end_matches('=');
     text.len() / 4 * 3 + text.len() % 4 * 3 / 4
@@ -60,10 +60,11 @@ pub(crate) fn byte_length(value: &Value) -> usize {
 
 fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
     validate_immutable(object, old, &["data", "binaryData"], errors);
+    validate_generate_name(object, NameRule::DnsSubdomain, errors);
     validate(object, errors);
 }
 
-/// What is marked immutable keeps its data and the mark.
+/// An immutable object keeps its data and the mark.
 pub(crate) fn validate_immutable(object: &Value, old: &Value, kept: &[&str], errors: &mut ErrorList) {
     if old.bool_at(&["immutable"]) != Some(true) {
         return;
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_immutable_stays() {
+    fn immutable_fields_are_kept() {
         let complaints = |new: &Value, old: &Value| {
             let mut errors = ErrorList::new();
             validate_update(new, old, &mut errors);

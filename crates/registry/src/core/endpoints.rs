@@ -1,4 +1,4 @@
-//! Endpoints: where a service is served, superseded by endpoint slices.
+//! Endpoints: the addresses of a service, superseded by endpoint slices.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -20,7 +20,11 @@ pub(crate) const RULES: Rules = Rules {
     validate_update,
     warnings: |endpoints, _| warnings(endpoints),
     create_on_update: true,
-    columns: &[NAME, column("Endpoints", "Addresses and ports that are ready."), AGE],
+    columns: &[
+        NAME,
+        column("Endpoints", "Addresses and ports that are ready.").of("core/v1.Endpoints", "subsets"),
+        AGE,
+    ],
     row,
     ..Rules::DEFAULT
 };
@@ -83,14 +87,14 @@ fn validate(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// What was taken once is taken again.
+/// Stored addresses are not validated again.
 fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
     if list(object, "subsets") != list(old, "subsets") {
         validate(object, errors);
     }
 }
 
-/// The addresses of both lists, each with its list and its place in there.
+/// The addresses of both lists, each with its list and its index.
 fn each_address(subset: &Value) -> impl Iterator<Item = (&'static str, usize, &Value)> {
     let of = |key| list(subset, key).iter().enumerate().map(move |(i, address)| (key, i, address));
     ["addresses", "notReadyAddresses"].into_iter().flat_map(of)
@@ -116,7 +120,7 @@ fn validate_port(port: &Value, needs_name: bool, at: &Field<'_>, errors: &mut Er
     validate_protocols(port, at, errors);
 }
 
-/// The controller writes addresses as they should be.
+/// The controller writes addresses in canonical form.
 fn warnings(object: &Value) -> Vec<String> {
     let by = object.str_at(&["metadata", "labels", "endpoints.kubernetes.io/managed-by"]);
     if by == Some("endpoint-controller") {
@@ -140,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_taken_once_is_taken_again() {
+    fn stored_values_are_accepted_again() {
         let old = value!({"subsets": [{"addresses": [{"ip": "127.0.0.1"}], "ports": []}]});
         let complaints = |new: &Value| {
             let mut errors = ErrorList::new();

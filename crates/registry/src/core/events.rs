@@ -1,4 +1,4 @@
-//! Events: what happened to an object, kept for an hour. They may be called anything.
+//! Events: kept for an hour. Their names are not restricted.
 
 pub(crate) mod validate;
 
@@ -52,15 +52,17 @@ pub(crate) const RULES: Rules = Rules {
 
 /// The columns of both views.
 pub(crate) const COLUMNS: &[Column] = &[
-    text("Last Seen", "When this was last observed."),
-    text("Type", "Normal or Warning; there may be more in time."),
-    text("Reason", "Why, in one word for machines."),
-    text("Object", "What this is about."),
-    text("Subobject", "The part of the object this is about.").wide(),
-    text("Source", "Who reported it.").wide(),
-    text("Message", "What happened, for people."),
-    text("First Seen", "When this was first observed.").wide(),
-    text("Count", "How often it was observed.").wide(),
+    text("Last Seen", "When this was last observed.").of("core/v1.Event", "lastTimestamp"),
+    text("Type", "Normal or Warning; there may be more in time.").of("core/v1.Event", "type"),
+    text("Reason", "Why, in one word for machines.").of("core/v1.Event", "reason"),
+    text("Object", "What this is about.").of("core/v1.Event", "involvedObject"),
+    text("Subobject", "The part of the object this is about.")
+        .of("core/v1.ObjectReference", "fieldPath")
+        .wide(),
+    text("Source", "Who reported it.").of("core/v1.Event", "source").wide(),
+    text("Message", "What happened, for people.").of("core/v1.Event", "message"),
+    text("First Seen", "When this was first observed.").of("core/v1.Event", "firstTimestamp").wide(),
+    text("Count", "How often it was observed.").of("core/v1.Event", "count").wide(),
     NAME.wide(),
 ];
 
@@ -72,7 +74,7 @@ pub(crate) fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         Some(_) => since(object, &["lastTimestamp"], context),
         None => first.clone(),
     };
-    // An event that was seen once need not say so.
+    // The count of an event that occurred once may be absent.
     let mut times = int_at(object, &["count"]).max(1);
     if let Some(series) = object.get("series").filter(|s| !s.is_null()) {
         last = since(series, &["lastObservedTime"], context);

@@ -1,4 +1,4 @@
-//! Limit ranges: bounds and defaults for what containers of a namespace may use.
+//! Limit ranges: limits and defaults for resources in a namespace.
 
 use corten_api::quantity::{Format, Quantity};
 use corten_api::status::ErrorList;
@@ -40,7 +40,7 @@ fn default(object: &mut Value) {
     }
 }
 
-/// A limit range need not be named: its uid will do.
+/// A limit range without a name gets its uid as name.
 fn prepare_create(object: &mut Value, _: &Request<'_>) {
     let uid = object.at(&["metadata", "uid"]).cloned();
     if let Some(uid) = uid.filter(|_| str_at(object, &["metadata", "name"]).is_empty()) {
@@ -114,7 +114,7 @@ fn validate_names(limit: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// How the bounds of one resource go together.
+/// The consistency of the bounds of one resource.
 fn validate_bounds(limit: &Value, name: &str, at: &Field<'_>, errors: &mut ErrorList) {
     let bound = |key: &str| {
         let used = used_bounds(text(limit, "type")).any(|used| used == key);
@@ -178,7 +178,7 @@ fn validate_bounds(limit: &Value, name: &str, at: &Field<'_>, errors: &mut Error
     }
 }
 
-/// The greatest ratio that the bounds allow, if it is less than the one asked for. Thousandths count where
+/// The greatest ratio that the bounds allow, if it is less than the required one. Thousandths are used where
 /// they fit.
 fn reachable_ratio(ratio: Quantity, min: Quantity, max: Quantity) -> Option<f64> {
     const MOST: i64 = i64::MAX / 1000;

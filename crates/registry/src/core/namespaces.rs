@@ -25,7 +25,7 @@ pub(crate) const RULES: Rules = Rules {
     validate_subresource,
     delete_returns_object: true,
     selectable: &[Selectable { label: "status.phase", value: |o| field(o, &["status", "phase"]) }],
-    columns: &[NAME, text("Status", "Active, or Terminating while its contents go."), AGE],
+    columns: &[NAME, text("Status", "The status of the namespace"), AGE],
     row,
     ..Rules::DEFAULT
 };
@@ -40,7 +40,7 @@ fn default(object: &mut Value) {
     label_with_name(object);
 }
 
-/// Every namespace can be selected by its name. One whose name is to be generated waits for it.
+/// Every namespace can be selected by its name. A generated name is not known yet.
 fn label_with_name(object: &mut Map) {
     let metadata = made(object, "metadata");
     let Some(name) = metadata.get("name").filter(|name| name.as_str().is_some_and(|n| !n.is_empty())) else {
@@ -52,7 +52,7 @@ fn label_with_name(object: &mut Map) {
     }
 }
 
-/// A new namespace is active and has the finalizer that empties it before it goes.
+/// A new namespace is active and has the finalizer that deletes its content.
 fn prepare_create(object: &mut Value, _: &Request<'_>) {
     object.set(&["status"], value!({"phase": "Active"}));
     let kept = object.items_at(&["spec", "finalizers"]);
@@ -118,7 +118,7 @@ fn validate_subresource(sub: &str, object: &Value, _: &Value, errors: &mut Error
     }
 }
 
-/// The phase says whether the namespace is on its way out.
+/// The phase is that of a terminating namespace exactly if it is being deleted.
 fn validate_phase(object: &Value, errors: &mut ErrorList) {
     let (expected, why) = match present(object, &["metadata", "deletionTimestamp"]) {
         false => ("Active", "may only be 'Active' if `deletionTimestamp` is empty"),

@@ -1,5 +1,5 @@
-//! Nodes. A new one may bring its status along: kubelets register that way. Configuration no longer comes
-//! through the API.
+//! Nodes. A new one may have a status: kubelets register that way. Configuration through the API is no longer
+//! supported.
 
 mod validate;
 
@@ -31,15 +31,23 @@ pub(crate) const RULES: Rules = Rules {
     }],
     columns: &[
         NAME,
-        text("Status", "Whether the node is ready, and whether new pods may come."),
-        text("Roles", "What the node is for, by its labels."),
+        text("Status", "The status of the node"),
+        text("Roles", "The roles of the node"),
         AGE,
-        text("Version", "Version of the kubelet."),
-        text("Internal-IP", "The first address inside the cluster's network.").wide(),
-        text("External-IP", "The first address outside of it.").wide(),
-        text("OS-Image", "The operating system, as it names itself.").wide(),
-        text("Kernel-Version", "The kernel, and the architecture.").wide(),
-        text("Container-Runtime", "The container runtime and its version.").wide(),
+        text("Version", "Version of the kubelet.").of("core/v1.NodeSystemInfo", "kubeletVersion"),
+        text("Internal-IP", "The first address inside the cluster's network.")
+            .of("core/v1.NodeStatus", "addresses")
+            .wide(),
+        text("External-IP", "The first address outside of it.").of("core/v1.NodeStatus", "addresses").wide(),
+        text("OS-Image", "The operating system, as it names itself.")
+            .of("core/v1.NodeSystemInfo", "osImage")
+            .wide(),
+        text("Kernel-Version", "The kernel, and the architecture.")
+            .of("core/v1.NodeSystemInfo", "kernelVersion")
+            .wide(),
+        text("Container-Runtime", "The container runtime and its version.")
+            .of("core/v1.NodeSystemInfo", "containerRuntimeVersion")
+            .wide(),
     ],
     row,
     ..Rules::DEFAULT
@@ -77,7 +85,7 @@ fn prepare_subresource(sub: &str, node: &mut Value, old: &Value, _: &Request<'_>
     }
 }
 
-/// What has no effect: the configuration, and a policy that is not in use yet.
+/// Removes fields without an effect: the configuration, and a policy that is not in use yet.
 fn drop_configuration(node: &mut Value) {
     node.remove(&["spec", "configSource"]);
     node.remove(&["spec", "podPreemptionPolicy"]);
@@ -95,7 +103,7 @@ fn default(object: &mut Value) {
     resource_list(status, "allocatable");
 }
 
-/// The first of several ranges is also said alone; where both are said and differ, the single one counts.
+/// The first of several ranges is also in the single field; where both are set and differ, the single one wins.
 fn pod_ranges(spec: &mut Map) {
     let said = |range: &&Value| range.as_str().is_some_and(|range| !range.is_empty());
     let first = spec.get("podCIDRs").and_then(Value::as_array).and_then(<[Value]>::first);

@@ -1,5 +1,5 @@
-//! Persistent volume claims: storage asked for. What a claim starts from is said in two fields, an older
-//! and a newer one, that are kept alike.
+//! Persistent volume claims. The data source of a claim is in two fields, an older
+//! and a newer one, that are kept equal.
 
 mod validate;
 
@@ -27,14 +27,18 @@ pub(crate) const RULES: Rules = Rules {
     delete_returns_object: true,
     columns: &[
         NAME,
-        text("Status", "Whether it is pending, bound or lost."),
-        text("Volume", "The volume it is bound to."),
-        text("Capacity", "How much the volume holds."),
-        text("Access Modes", "How the volume can be mounted."),
-        text("StorageClass", "Its storage class."),
-        text("VolumeAttributesClass", "The volume attributes class it asks for."),
+        text("Status", "Whether it is pending, bound or lost.")
+            .of("core/v1.PersistentVolumeClaimStatus", "phase"),
+        text("Volume", "The volume it is bound to.").of("core/v1.PersistentVolumeClaimSpec", "volumeName"),
+        text("Capacity", "How much the volume holds.").of("core/v1.PersistentVolumeClaimStatus", "capacity"),
+        text("Access Modes", "How the volume can be mounted.")
+            .of("core/v1.PersistentVolumeClaimStatus", "accessModes"),
+        text("StorageClass", "StorageClass of the pvc"),
+        text("VolumeAttributesClass", "VolumeAttributesClass of the pvc"),
         AGE,
-        text("VolumeMode", "File system or raw block device.").wide(),
+        text("VolumeMode", "File system or raw block device.")
+            .of("core/v1.PersistentVolumeClaimSpec", "volumeMode")
+            .wide(),
     ],
     row,
     ..Rules::DEFAULT
@@ -113,7 +117,7 @@ fn drop_foreign_source(object: &mut Value) {
     }
 }
 
-/// The older field takes claims and snapshots, and has always ignored anything else.
+/// The older field supports claims and snapshots, and has always ignored other kinds.
 fn drop_odd_data_source(object: &mut Value) {
     if present(object, SOURCE_REF) {
         return;
@@ -125,7 +129,7 @@ fn drop_odd_data_source(object: &mut Value) {
     }
 }
 
-/// The older and the newer field say the same, unless the newer one names a namespace.
+/// The older and the newer field are equal, unless the newer one names a namespace.
 fn pair_data_sources(object: &mut Value) {
     let (from, to) = match (present(object, SOURCE), present(object, SOURCE_REF)) {
         (true, false) => (SOURCE, SOURCE_REF),

@@ -1,4 +1,4 @@
-//! Persistent volumes: storage there is. The status says since when a volume has been in its phase.
+//! Persistent volumes. The status has the time of the last change of the phase.
 
 mod sources;
 pub(crate) mod validate;
@@ -25,16 +25,20 @@ pub(crate) const RULES: Rules = Rules {
     delete_returns_object: true,
     columns: &[
         NAME,
-        text("Capacity", "How much it holds."),
-        text("Access Modes", "How it can be mounted."),
-        text("Reclaim Policy", "What becomes of it when its claim goes."),
-        text("Status", "Whether it is available, bound, released or failed."),
-        text("Claim", "The claim it is bound to."),
-        text("StorageClass", "Its storage class."),
-        text("VolumeAttributesClass", "Its volume attributes class."),
-        text("Reason", "Why it is in its state."),
+        text("Capacity", "How much it holds.").of("core/v1.PersistentVolumeSpec", "capacity"),
+        text("Access Modes", "How it can be mounted.").of("core/v1.PersistentVolumeSpec", "accessModes"),
+        text("Reclaim Policy", "What becomes of it when its claim goes.")
+            .of("core/v1.PersistentVolumeSpec", "persistentVolumeReclaimPolicy"),
+        text("Status", "Whether it is available, bound, released or failed.")
+            .of("core/v1.PersistentVolumeStatus", "phase"),
+        text("Claim", "The claim it is bound to.").of("core/v1.PersistentVolumeSpec", "claimRef"),
+        text("StorageClass", "StorageClass of the pv"),
+        text("VolumeAttributesClass", "VolumeAttributesClass of the pv"),
+        text("Reason", "Why it is in its state.").of("core/v1.PersistentVolumeStatus", "reason"),
         AGE,
-        text("VolumeMode", "File system or raw block device.").wide(),
+        text("VolumeMode", "File system or raw block device.")
+            .of("core/v1.PersistentVolumeSpec", "volumeMode")
+            .wide(),
     ],
     row,
     ..Rules::DEFAULT
@@ -77,7 +81,7 @@ fn prepare_create(object: &mut Value, request: &Request<'_>) {
     object.set(&["status"], value!({"phase": "Pending", "lastPhaseTransitionTime": now}));
 }
 
-/// Whoever changes the phase need not say when.
+/// The server sets the time of a change of the phase.
 fn prepare_subresource(sub: &str, object: &mut Value, old: &Value, request: &Request<'_>) {
     if sub != "status" {
         return;

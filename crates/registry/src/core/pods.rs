@@ -1,4 +1,4 @@
-//! Pods. What a pod's row says is in `print`, what happens to one on its way in is in `prepare`.
+//! Pods. Their rows are in `print`, their preparation in `prepare`.
 
 mod defaults;
 mod prepare;
@@ -40,7 +40,7 @@ pub(crate) const RULES: Rules = Rules {
         },
         Selectable { label: "status.phase", value: |o| field(o, &["status", "phase"]) },
         Selectable { label: "status.podIP", value: |o| Str::from(first_ip(o)) },
-        // Accepted, and never anything: upstream lists the label but knows no value for it.
+        // Accepted, but always empty: upstream lists the label without a value.
         Selectable { label: "status.podIPs", value: |_| Str::default() },
         Selectable {
             label: "status.nominatedNodeName",
@@ -49,14 +49,21 @@ pub(crate) const RULES: Rules = Rules {
     ],
     columns: &[
         NAME,
-        text("Ready", "How many containers are ready, of how many."),
-        text("Status", "How the pod is doing, in a word."),
-        text("Restarts", "How often containers restarted, and when the last one did."),
+        text("Ready", "The aggregate readiness state of this pod for accepting traffic."),
+        text("Status", "The aggregate status of the containers in this pod."),
+        text(
+            "Restarts",
+            "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted.",
+        ),
         AGE,
-        text("IP", "The pod's address.").wide(),
-        text("Node", "The node it is on.").wide(),
-        text("Nominated Node", "The node where room is being made for it.").wide(),
-        text("Readiness Gates", "How many further conditions for readiness hold, of how many.").wide(),
+        text("IP", "The pod's address.").of("core/v1.PodStatus", "podIP").wide(),
+        text("Node", "The node it is on.").of("core/v1.PodSpec", "nodeName").wide(),
+        text("Nominated Node", "The node where room is being made for it.")
+            .of("core/v1.PodStatus", "nominatedNodeName")
+            .wide(),
+        text("Readiness Gates", "How many further conditions for readiness hold, of how many.")
+            .of("core/v1.PodSpec", "readinessGates")
+            .wide(),
     ],
     row: print::row,
     row_conditions: print::row_conditions,

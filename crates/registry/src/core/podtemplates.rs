@@ -1,4 +1,4 @@
-//! Pod templates. There is no spec: the template is what the generation counts.
+//! Pod templates. There is no spec: the generation counts changes of the template.
 
 use corten_api::{Field, Value};
 
@@ -26,7 +26,7 @@ pub(crate) const RULES: Rules = Rules {
         NAME,
         text("Containers", "Names of the template's containers."),
         text("Images", "Images of the template's containers."),
-        text("Pod Labels", "Labels that pods made from it get."),
+        text("Pod Labels", "The labels for the pod template."),
     ],
     row,
     ..Rules::DEFAULT

@@ -1,18 +1,18 @@
-//! Replication controllers: replica sets with a plain selector. Deleting one leaves its pods, unless asked.
+//! Replication controllers: replica sets with a plain selector. Deleting one orphans its pods by default.
 
 use corten_api::selector::LabelSelector;
 use corten_api::status::ErrorList;
 use corten_api::{Field, Map, Str, Value};
 
-use crate::apps::replicasets::validate_status;
+use crate::apps::replicasets::{row, validate_status};
 use crate::defaults::{child, is_zero, made, pod_spec, template_labels};
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
-use crate::rules::{GarbageCollection, Generation, RowContext, Rules, Scale, Selectable};
+use crate::rules::{GarbageCollection, Generation, Rules, Scale, Selectable};
 use crate::selector::{label_set, labels};
-use crate::table::{AGE, CONTAINERS, IMAGES, NAME, age, cells, containers, int_at, integer, name, text};
+use crate::table::{AGE, CONTAINERS, IMAGES, NAME, int_at, integer, text};
 use crate::validation::fields::{non_negative, part};
 use crate::validation::text::member;
-use crate::validation::workload::{self, validate_lasting_template, validate_taken};
+use crate::validation::workload::{self, validate_restarting_template, validate_selector_matches};
 
 pub(crate) const RULES: Rules = Rules {
     group: "",
@@ -35,15 +35,19 @@ pub(crate) const RULES: Rules = Rules {
     }],
     columns: &[
         NAME,
-        integer("Desired", "How many pods there should be."),
-        integer("Current", "How many pods there are."),
-        integer("Ready", "How many of them are ready."),
+        integer("Desired", "How many pods there should be.")
+            .of("core/v1.ReplicationControllerSpec", "replicas"),
+        integer("Current", "How many pods there are.").of("core/v1.ReplicationControllerStatus", "replicas"),
+        integer("Ready", "How many of them are ready.")
+            .of("core/v1.ReplicationControllerStatus", "readyReplicas"),
         AGE,
         CONTAINERS,
         IMAGES,
-        text("Selector", "Labels of the pods that are counted.").wide(),
+        text("Selector", "Labels of the pods that are counted.")
+            .of("core/v1.ReplicationControllerSpec", "selector")
+            .wide(),
     ],
-    row,
+    row: |controller, context| row(controller, context, labels(controller.at(&["spec", "selector"]))),
     scale: Some(Scale {
         spec_replicas: &["spec", "replicas"],
         status_replicas: &["status", "replicas"],
@@ -51,20 +55,6 @@ pub(crate) const RULES: Rules = Rules {
     }),
     ..Rules::DEFAULT
 };
-
-fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
-    let [names, images] = containers(object, &["spec", "template", "spec", "containers"]);
-    cells![
-        name(object),
-        int_at(object, &["spec", "replicas"]),
-        int_at(object, &["status", "replicas"]),
-        int_at(object, &["status", "readyReplicas"]),
-        age(object, context),
-        names,
-        images,
-        labels(object.at(&["spec", "selector"])),
-    ]
-}
 
 fn default(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
@@ -74,7 +64,7 @@ fn default(object: &mut Value) {
     }
 }
 
-/// A controller without labels or selector has those of its template.
+/// A controller without labels or selector gets those of its template.
 fn labels_of_template(object: &mut Map) {
     let spec = made(object, "spec");
     let labels = spec.get("template").and_then(|template| template.at(&["metadata", "labels"]));
@@ -103,7 +93,7 @@ fn validate(controller: &Value, old: Option<&Value>, errors: &mut ErrorList) {
         return;
     };
     if let Some(labels) = selector {
-        validate_taken(template, &LabelSelector::from_labels(labels), &at, errors);
+        validate_selector_matches(template, &LabelSelector::from_labels(labels), &at, errors);
     }
-    validate_lasting_template(spec, old, "ReplicationController", &at, errors);
+    validate_restarting_template(spec, old, "ReplicationController", &at, errors);
 }

@@ -1,7 +1,9 @@
-//! Resource quotas: how much a namespace may use; how much it does is the status.
+//! Resource quotas: limits of a namespace's usage; the status has the usage.
+
+use std::cell::LazyCell;
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Map, Value};
+use corten_api::{Field, Map, Value, set_of};
 
 use crate::defaults::{made, resource_list};
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
@@ -28,8 +30,11 @@ pub(crate) const RULES: Rules = Rules {
     delete_returns_object: true,
     columns: &[
         NAME,
-        column("Request", "What is used of what may be requested."),
-        column("Limit", "What is used of what limits may add up to."),
+        column("Request", "Request represents a minimum amount of cpu/memory that a container may consume."),
+        column(
+            "Limit",
+            "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node.",
+        ),
         AGE,
     ],
     row,
@@ -67,12 +72,11 @@ fn validate_create(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Which objects a quota counts does not change.
+/// The scopes of a quota are immutable.
 fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
     validate_create(object, errors);
     let (scopes, old) = (object.items_at(SCOPES), old.items_at(SCOPES));
-    let within = |some: &[Value], all: &[Value]| some.iter().all(|scope| all.contains(scope));
-    if !within(scopes, old) || !within(old, scopes) {
+    if set_of(scopes) != set_of(old) {
         errors.invalid(SPEC.child("scopes"), part(part(object, "spec"), "scopes"), IMMUTABLE);
     }
 }
@@ -96,7 +100,7 @@ fn validate_resources(owner: &Value, key: &str, at: &Field<'_>, errors: &mut Err
     }
 }
 
-/// The resources quotas know by name.
+/// Returns true for resources that quotas know by name.
 fn is_counted(name: &str) -> bool {
     is_standard(name) && name != "storage"
 }
@@ -131,7 +135,7 @@ fn is_scope(scope: &str) -> bool {
     SCOPES.contains(&scope)
 }
 
-/// The limited resources that a scope has nothing to do with.
+/// The limited resources that a scope does not apply to.
 fn out_of_scope<'v>(spec: &'v Value, scope: &'v str) -> impl Iterator<Item = &'v str> {
     let applies = move |name: &str| match scope {
         "Terminating"
@@ -159,14 +163,15 @@ fn validate_selector(spec: &Value, selector: &Value, errors: &mut ErrorList) {
     let selector_at = SPEC.child("scopeSelector");
     let at = selector_at.child("matchExpressions");
     let expressions = list(selector, "matchExpressions");
+    // The whole selector: written once, however many errors show it.
+    let shown = LazyCell::new(|| internal_form::compact("ScopeSelector", selector));
     for expression in expressions {
         let scope = text(expression, "scopeName");
         if !is_scope(scope) {
             errors.invalid(at.child("scopeName"), &Value::from(scope), "unsupported scope");
         }
         for _ in out_of_scope(spec, scope) {
-            let shown = internal_form::compact("ScopeSelector", selector);
-            errors.invalid_shown(at, shown, "unsupported scope applied to resource");
+            errors.invalid_shown(at, shown.as_str(), "unsupported scope applied to resource");
         }
         validate_expression(expression, &at, errors);
     }
@@ -197,7 +202,7 @@ fn validate_expression(expression: &Value, at: &Field<'_>, errors: &mut ErrorLis
     }
 }
 
-/// Whoever asks for more than the limit cannot get it.
+/// Requests above the limits can never be satisfied.
 fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = Vec::new();
     if old.is_some() {

@@ -1,5 +1,5 @@
-//! Secrets: data for pods that not everybody may see. The type never changes, nor does the data of an
-//! immutable one. Some types say what the data must be.
+//! Secrets: confidential data for pods. The type is immutable, and so is the data of an
+//! immutable one. Some types require certain data.
 
 mod key_pair;
 
@@ -25,7 +25,12 @@ pub(crate) const RULES: Rules = Rules {
     validate_update,
     warnings: |secret, _| warnings(secret),
     selectable: &[Selectable { label: "type", value: |o| field(o, &["type"]) }],
-    columns: &[NAME, text("Type", "What the data is for."), text("Data", "How many entries there are."), AGE],
+    columns: &[
+        NAME,
+        text("Type", "What the data is for.").of("core/v1.Secret", "type"),
+        text("Data", "How many entries there are.").of("core/v1.Secret", "data"),
+        AGE,
+    ],
     row,
     ..Rules::DEFAULT
 };
@@ -40,7 +45,7 @@ fn default(object: &mut Value) {
     encode_text(object);
 }
 
-/// What was sent as text is kept as bytes, like the rest.
+/// `stringData` is stored as bytes in `data`.
 fn encode_text(secret: &mut Map) {
     let Some(Value::Object(entries)) = secret.remove("stringData") else { return };
     let data = made(secret, "data");
@@ -49,7 +54,7 @@ fn encode_text(secret: &mut Map) {
     }
 }
 
-/// The type is given once; an update need not repeat it.
+/// The type is set once; an update may leave it out.
 fn prepare_update(object: &mut Value, old: &Value, _: &Request<'_>) {
     if str_at(object, &["type"]).is_empty() {
         copy(object, old, &["type"]);
@@ -76,7 +81,7 @@ fn validate(object: &Value, errors: &mut ErrorList) {
     validate_type(object, errors);
 }
 
-/// The data that a secret of a type is expected to have.
+/// The data that a type requires.
 fn validate_type(object: &Value, errors: &mut ErrorList) {
     let has = |key: &str| object.at(&["data", key]).is_some();
     let mut require = |key: &str| errors.required(DATA.key(key), "");
@@ -103,7 +108,7 @@ fn validate_type(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// A pair that cannot be one is kept all the same.
+/// An invalid key pair is accepted, with a warning.
 fn warnings(secret: &Value) -> Vec<String> {
     if str_at(secret, &["type"]) != "kubernetes.io/tls" {
         return Vec::new();
@@ -115,7 +120,7 @@ fn warnings(secret: &Value) -> Vec<String> {
     key_pair::complaint(&pem("tls.crt"), &pem("tls.key")).into_iter().collect()
 }
 
-/// Whether an entry is a JSON object; it is not shown whatever it is.
+/// Checks that an entry is a JSON object; its value is never printed.
 fn validate_json(object: &Value, key: &str, errors: &mut ErrorList) {
     let Some(content) = object.str_at(&["data", key]) else {
         errors.required(DATA.key(key), "");

@@ -1,4 +1,4 @@
-//! Service accounts: whom pods act as.
+//! Service accounts: the identities of pods.
 
 use corten_api::Value;
 
@@ -22,7 +22,7 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     cells![name(object), age(object, context)]
 }
 
-/// Of the secrets it lists an account keeps the names only.
+/// Only the names of listed secrets are kept.
 fn clean_secrets(object: &mut Value) {
     let secrets = object.get_mut("secrets").and_then(Value::as_array_mut);
     for secret in secrets.into_iter().flatten() {
@@ -32,7 +32,7 @@ fn clean_secrets(object: &mut Value) {
     }
 }
 
-/// Whoever sets the annotation anew is told that it is on its way out.
+/// Warns about the deprecated annotation when it is newly set.
 fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
     const ANNOTATION: &str = "kubernetes.io/enforce-mountable-secrets";
     let annotated = |object: &Value| object.at(&["metadata", "annotations", ANNOTATION]).is_some();

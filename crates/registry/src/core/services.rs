@@ -1,5 +1,5 @@
-//! Services: a stable address in front of pods. Addresses and ports are given out elsewhere; here, a change
-//! of type drops what no longer applies.
+//! Services: a stable address in front of pods. Addresses and ports are allocated elsewhere; here, a change
+//! of type removes fields that no longer apply.
 
 mod cluster_ips;
 mod defaults;
@@ -42,12 +42,13 @@ pub(crate) const RULES: Rules = Rules {
     ],
     columns: &[
         NAME,
-        text("Type", "How it is exposed."),
-        text("Cluster-IP", "Its address inside the cluster."),
-        text("External-IP", "Its addresses outside of the cluster."),
-        text("Port(s)", "The ports it offers, and where nodes offer them."),
+        text("Type", "How it is exposed.").of("core/v1.ServiceSpec", "type"),
+        text("Cluster-IP", "Its address inside the cluster.").of("core/v1.ServiceSpec", "clusterIP"),
+        text("External-IP", "Its addresses outside of the cluster.").of("core/v1.ServiceSpec", "externalIPs"),
+        text("Port(s)", "The ports it offers, and where nodes offer them.")
+            .of("core/v1.ServiceSpec", "ports"),
         AGE,
-        text("Selector", "Labels of the pods behind it.").wide(),
+        text("Selector", "Labels of the pods behind it.").of("core/v1.ServiceSpec", "selector").wide(),
     ],
     row,
     ..Rules::DEFAULT
@@ -86,7 +87,7 @@ fn external_ips(object: &Value) -> String {
     }
 }
 
-/// Addresses of a load balancer: IPs, or else names, each once.
+/// Addresses of a load balancer: IPs, or else host names, each once.
 pub(crate) fn load_balancer(object: &Value) -> String {
     let ingress = object.items_at(&["status", "loadBalancer", "ingress"]);
     let addresses: BTreeSet<&str> = ingress
@@ -113,8 +114,8 @@ fn service_type(object: &Value) -> &str {
     str_at(object, &["spec", "type"])
 }
 
-/// Changing a service's type drops what the new type has no use for: only what the server may have filled
-/// in, and only if the client left it as it was. Anything else is for validation to complain about.
+/// Changing a service's type removes fields that the new type does not use: only those that the server may have set,
+/// and only if the client left them unchanged. Other fields are left to validation.
 fn prepare_update(object: &mut Value, old: &Value, _: &Request<'_>) {
     copy(object, old, &["status"]);
     let lost = |uses: fn(&Value) -> bool, object: &Value| uses(old) && !uses(object);
@@ -218,7 +219,7 @@ mod tests {
         let external = after(|s| s.set(&["spec", "type"], "ExternalName"));
         assert_eq!(external.get("spec"), Some(&value!({"type": "ExternalName", "ports": [{"port": 80}]})));
 
-        // What the client changed stays, to be refused.
+        // A field that the client changed stays, and is refused by validation.
         let changed = after(|s| {
             s.set(&["spec", "type"], "ExternalName");
             s.set(&["spec", "clusterIP"], "10.0.0.9");
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_once_is_taken_again() {
+    fn stored_values_are_accepted_again() {
         let complaints = |old: &Value, change: fn(&mut Value)| {
             let mut new = old.clone();
             change(&mut new);
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_address_comes_and_goes() {
+    fn a_second_address_is_added_and_removed() {
         let complaints = |new: &Value, old: &Value| {
             let whole = |spec: &Value| {
                 let mut service = value!({"spec": {"ports": [{"port": 80}], "clusterIP": "10.0.0.1"}});

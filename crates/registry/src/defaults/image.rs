@@ -1,25 +1,25 @@
-//! Which pull policy an image's name implies.
+//! The default pull policy of an image.
 //!
-//! A name that says `latest`, or says neither tag nor digest, may mean another image tomorrow: it is always
-//! pulled. A name that cannot be read is left to validation, and gets the other policy. Reading is by the
+//! A name with the tag `latest`, or with neither tag nor digest, may refer to another image later: it is always
+//! pulled. An invalid name is left to validation, and gets the other policy. Names are parsed by the
 //! grammar of image references: a Docker-style name without a domain is on Docker Hub.
 
-/// The policy of a container or volume that does not say.
+/// The policy of a container or volume without one.
 pub(crate) fn pull_policy(image: &str) -> &'static str {
     if tag(image) == Some("latest") { "Always" } else { "IfNotPresent" }
 }
 
-/// The tag of an image, `latest` if that is implied; none if there is only a digest or no readable name.
+/// The tag of an image, `latest` if that is implied; `None` if there is only a digest or the name is invalid.
 fn tag(image: &str) -> Option<&str> {
     let (rest, digest) = match image.split_once('@') {
         Some((rest, digest)) => (rest, Some(digest)),
         None => (image, None),
     };
-    // What looks like an image's identifier is no name.
+    // An image id is not a name.
     if image.len() == 64 && image.bytes().all(is_lower_hex) {
         return None;
     }
-    // A colon before the last slash is a port's.
+    // A colon before the last slash belongs to a port.
     let after_slash = rest.rfind('/').map_or(0, |at| at + 1);
     let (name, tag) = match rest[after_slash..].find(':') {
         Some(at) => (&rest[..after_slash + at], Some(&rest[after_slash + at + 1..])),
@@ -46,7 +46,7 @@ fn is_name(name: &str) -> bool {
     implied + path.len() <= MAX_PATH && domain.is_none_or(is_domain) && path.split('/').all(is_path_component)
 }
 
-/// Whether the first part of a name is a domain rather than somebody on Docker Hub.
+/// Returns true if the first part of a name is a domain rather than a user on Docker Hub.
 fn is_domain_like(first: &str) -> bool {
     first.contains(['.', ':']) || first == "localhost" || first.bytes().any(|b| b.is_ascii_uppercase())
 }

@@ -1,13 +1,11 @@
-//! Defaults of a pod's specification, in pods and in templates alike. What only pods get is with the pods.
+//! Defaults of a pod's spec, in pods and in templates. Those of pods alone are with the pods.
 
+use corten_api::pods::CONTAINER_LISTS;
 use corten_api::{Map, Str, Value};
 
 use super::{
     container, fill_absent, fill_zero, is_zero, items, made, resource_list, resources, text_of, volume,
 };
-
-/// Where a specification has its containers.
-const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// The member `template` of a workload.
 pub(crate) fn pod_template(owner: &mut Map) {
@@ -42,7 +40,7 @@ fn service_account(spec: &mut Map) {
     spec.insert(Str::new_static(to), account);
 }
 
-/// A workload without labels has those of its template.
+/// A workload without labels gets those of its template.
 pub(crate) fn template_labels(object: &mut Map) {
     if object.get("metadata").and_then(Value::as_object).is_some_and(|metadata| !is_zero(metadata, "labels"))
     {

@@ -8,7 +8,7 @@ use crate::core::persistentvolumeclaims::default_spec;
 
 /// Readable by all, writable by the owner.
 const FILE_MODE: i32 = 0o644;
-/// What is at a path of the host is not checked.
+/// The type of a host path is not checked.
 const ANY_TYPE: &str = "";
 
 pub(super) fn volume(volume: &mut Map) {

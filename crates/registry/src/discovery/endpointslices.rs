@@ -1,5 +1,5 @@
-//! Endpoint slices: where a service is served, in portions. There is no spec: whatever is not metadata
-//! counts as a change, and so do labels.
+//! Endpoint slices: parts of a service's endpoints. There is no spec: the generation counts changes of everything but
+//! metadata, and of labels.
 
 mod validate;
 
@@ -23,9 +23,9 @@ pub(crate) const RULES: Rules = Rules {
     warnings: validate::warnings,
     columns: &[
         NAME,
-        text("AddressType", "What its addresses are."),
-        text("Ports", "Ports of every endpoint."),
-        text("Endpoints", "Addresses of the endpoints."),
+        text("AddressType", "What its addresses are.").of("discovery/v1.EndpointSlice", "addressType"),
+        text("Ports", "Ports of every endpoint.").of("discovery/v1.EndpointSlice", "ports"),
+        text("Endpoints", "Addresses of the endpoints.").of("discovery/v1.EndpointSlice", "endpoints"),
         AGE,
     ],
     row,

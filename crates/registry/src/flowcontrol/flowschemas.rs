@@ -1,4 +1,4 @@
-//! Flow schemas: which requests run at which priority level. They are listed in the order they are tried.
+//! Flow schemas: the priority levels of requests. They are listed in matching order.
 
 mod validate;
 
@@ -29,11 +29,14 @@ pub(crate) const RULES: Rules = Rules {
     validate_subresource: validate_status,
     columns: &[
         NAME,
-        text("PriorityLevel", "The priority level its requests run at."),
-        text("MatchingPrecedence", "Schemas are tried from the lowest up."),
-        text("DistinguisherMethod", "What tells one flow from another."),
+        text("PriorityLevel", "The priority level its requests run at.")
+            .of("flowcontrol/v1.PriorityLevelConfigurationReference", "name"),
+        text("MatchingPrecedence", "Schemas are tried from the lowest up.")
+            .of("flowcontrol/v1.FlowSchemaSpec", "matchingPrecedence"),
+        text("DistinguisherMethod", "What tells one flow from another.")
+            .of("flowcontrol/v1.FlowSchemaSpec", "distinguisherMethod"),
         AGE,
-        text("MissingPL", "Whether the priority level does not exist."),
+        text("MissingPL", "references a broken or non-existent PriorityLevelConfiguration"),
     ],
     row,
     listing: Listing::Sorted(by_precedence),
@@ -61,7 +64,7 @@ fn precedence(object: &Value) -> i64 {
     int_at(object, &["spec", "matchingPrecedence"])
 }
 
-/// The order in which schemas are tried.
+/// The order in which schemas are matched.
 fn by_precedence(a: &Value, b: &Value) -> Ordering {
     let rank = |object: &Value| (precedence(object), field(object, &["metadata", "name"]));
     rank(a).cmp(&rank(b))

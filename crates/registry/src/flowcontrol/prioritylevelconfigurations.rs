@@ -1,4 +1,4 @@
-//! Priority level configurations: how many requests of a level run at once, and how the others wait.
+//! Priority level configurations: the concurrency and queuing of a level's requests.
 
 mod validate;
 
@@ -27,11 +27,15 @@ pub(crate) const RULES: Rules = Rules {
     validate_subresource: validate_status,
     columns: &[
         NAME,
-        text("Type", "Whether requests at this level are limited."),
-        text("NominalConcurrencyShares", "Its share of the requests that run at once."),
-        text("Queues", "How many queues there are."),
-        text("HandSize", "How many queues a flow may use."),
-        text("QueueLengthLimit", "How many requests a queue holds."),
+        text("Type", "Whether requests at this level are limited.")
+            .of("flowcontrol/v1.PriorityLevelConfigurationSpec", "type"),
+        text("NominalConcurrencyShares", "Its share of the requests that run at once.")
+            .of("flowcontrol/v1.LimitedPriorityLevelConfiguration", "nominalConcurrencyShares"),
+        text("Queues", "How many queues there are.").of("flowcontrol/v1.QueuingConfiguration", "queues"),
+        text("HandSize", "How many queues a flow may use.")
+            .of("flowcontrol/v1.QueuingConfiguration", "handSize"),
+        text("QueueLengthLimit", "How many requests a queue holds.")
+            .of("flowcontrol/v1.QueuingConfiguration", "queueLengthLimit"),
         AGE,
     ],
     row,

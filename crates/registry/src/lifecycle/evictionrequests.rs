@@ -1,4 +1,4 @@
-//! Eviction requests: somebody wants a target to go.
+//! Eviction requests: requests to evict a target.
 
 use corten_api::Value;
 
@@ -21,11 +21,12 @@ pub(crate) const RULES: Rules = Rules {
     unconditional_update: false,
     columns: &[
         NAME,
-        text("Target", "What should go."),
-        text("Target Type", "What kind of thing that is."),
-        text("Status", "How it is going."),
-        text("Requester", "Who asked."),
-        text("Intent", "What the requester wants."),
+        text("Target", "What should go.").of("lifecycle/v1alpha1.EvictionRequestSpec", "target"),
+        text("Target Type", "What kind of thing that is.")
+            .of("lifecycle/v1alpha1.EvictionRequestSpec", "target"),
+        text("Status", "How it is going.").of("lifecycle/v1alpha1.EvictionRequestStatus", "conditions"),
+        text("Requester", "Who asked.").of("lifecycle/v1alpha1.EvictionRequestSpec", "requester"),
+        text("Intent", "What the requester wants.").of("lifecycle/v1alpha1.EvictionRequestSpec", "intent"),
         AGE,
     ],
     row,
@@ -45,7 +46,7 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     ]
 }
 
-/// The name and the type of what should go.
+/// The name and the type of the target.
 pub(crate) fn target(object: &Value) -> (&str, &'static str) {
     match object.at(&["spec", "target", "pod"]).filter(|pod| !pod.is_null()) {
         Some(pod) => (str_at(pod, &["name"]), "Pod"),
@@ -53,7 +54,7 @@ pub(crate) fn target(object: &Value) -> (&str, &'static str) {
     }
 }
 
-/// How far an eviction, or a request for one, has come.
+/// The state of an eviction, or of a request for one.
 pub(crate) fn status(object: &Value) -> String {
     for outcome in ["TargetEvicted", "Failed"] {
         if let Some(condition) = condition(object, outcome).filter(|c| c.str_at(&["status"]) == Some("True"))

@@ -1,14 +1,14 @@
-//! Evictions: the progress of getting a target out of the way.
+//! Evictions: the progress of evicting a target.
 
 use corten_api::Value;
 
 use super::evictionrequests::{status, target};
-use crate::duration::human_since;
 use crate::prepare::{
     drop_status, keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata,
 };
 use crate::rules::{Generation, RowContext, Rules};
 use crate::table::{AGE, NAME, NONE, UNKNOWN, UNSET, age, cells, first_few, name, str_at, text, time_at};
+use corten_api::duration::human_since;
 
 pub(crate) const RULES: Rules = Rules {
     group: "lifecycle.k8s.io",
@@ -23,16 +23,22 @@ pub(crate) const RULES: Rules = Rules {
     unconditional_update: false,
     columns: &[
         NAME,
-        text("Target", "What should go."),
-        text("Target Type", "What kind of thing that is."),
-        text("Status", "How it is going."),
-        text("Active Responder", "Who is at it, and how many have been or are, of how many."),
+        text("Target", "What should go.").of("lifecycle/v1alpha1.EvictionSpec", "target"),
+        text("Target Type", "What kind of thing that is.").of("lifecycle/v1alpha1.EvictionSpec", "target"),
+        text("Status", "How it is going.").of("lifecycle/v1alpha1.EvictionStatus", "conditions"),
+        text("Active Responder", "Who is at it, and how many have been or are, of how many.")
+            .of("lifecycle/v1alpha1.TargetResponder", "state"),
         text("Responder Status", "How the responder is doing."),
-        text("Responder Expected Finish", "When the responder expects to be done."),
-        text("Requesters", "Who asked."),
+        text("Responder Expected Finish", "When the responder expects to be done.")
+            .of("lifecycle/v1alpha1.ResponderStatus", "expectedCompletionTime"),
+        text("Requesters", "Who asked.").of("lifecycle/v1alpha1.EvictionStatus", "requesters"),
         AGE,
-        text("Responder Heartbeat", "When the responder last gave a sign of life.").wide(),
-        text("Responder Status Message", "What the responder says.").wide(),
+        text("Responder Heartbeat", "When the responder last gave a sign of life.")
+            .of("lifecycle/v1alpha1.ResponderStatus", "heartbeatTime")
+            .wide(),
+        text("Responder Status Message", "What the responder says.")
+            .of("lifecycle/v1alpha1.ResponderStatus", "message")
+            .wide(),
     ],
     row,
     ..Rules::DEFAULT
@@ -65,7 +71,7 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     ]
 }
 
-/// What the responder in charge says of itself.
+/// The progress that the active responder reports.
 struct Progress {
     status: String,
     finish: String,
@@ -112,7 +118,7 @@ impl Progress {
     }
 }
 
-/// Estimates can be wrong: one that has passed is still shown.
+/// Estimates can be wrong: a time in the past is still shown.
 fn expected_finish(report: &Value, context: &RowContext<'_>) -> Option<String> {
     let expected = time_at(report, &["expectedCompletionTime"])?;
     Some(match expected > context.now {

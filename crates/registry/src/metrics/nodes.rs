@@ -1,4 +1,4 @@
-//! Metrics of nodes: answered and not kept.
+//! Metrics of nodes: never stored.
 
 use corten_api::Value;
 

@@ -1,4 +1,4 @@
-//! Metrics of pods: answered and not kept.
+//! Metrics of pods: never stored.
 
 use corten_api::Value;
 use corten_api::quantity::Quantity;

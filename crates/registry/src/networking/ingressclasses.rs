@@ -1,4 +1,4 @@
-//! Ingress classes: who serves ingresses. The default one is marked.
+//! Ingress classes: the controllers of ingresses. The default one is marked.
 
 pub(super) mod validate;
 
@@ -18,8 +18,8 @@ pub(crate) const RULES: Rules = Rules {
     validate_update: validate::update,
     columns: &[
         NAME,
-        text("Controller", "Who serves ingresses of this class."),
-        text("Parameters", "What configures the class further."),
+        text("Controller", "Controller that is responsible for handling this class"),
+        text("Parameters", "A reference to a resource with additional parameters"),
         AGE,
     ],
     row,

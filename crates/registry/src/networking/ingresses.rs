@@ -24,10 +24,13 @@ pub(crate) const RULES: Rules = Rules {
     warnings: validate::warnings,
     columns: &[
         NAME,
-        text("Class", "The class that serves it."),
-        text("Hosts", "Host names its rules are for."),
-        text("Address", "Where it can be reached."),
-        text("Ports", "Ports it is served on."),
+        text(
+            "Class",
+            "The name of the IngressClass resource that should be used for additional configuration",
+        ),
+        text("Hosts", "Hosts that incoming requests are matched against before the ingress rule"),
+        text("Address", "Address is a list containing ingress points for the load-balancer"),
+        text("Ports", "Ports of TLS configurations that open"),
         AGE,
     ],
     row,
@@ -45,7 +48,7 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     ]
 }
 
-/// The first hosts that rules name, and how many more rules there are.
+/// The first hosts of rules, and the number of other rules.
 fn hosts(object: &Value) -> String {
     const MOST: usize = 3;
     let rules = object.items_at(&["spec", "rules"]);

@@ -1,11 +1,11 @@
-//! IP addresses: which service holds which. The name is the address.
+//! IP addresses: allocated to services. The name is the address.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
 use crate::prepare::same;
 use crate::rules::{NameRule, RowContext, Rules};
-use crate::table::{NAME, NONE, cells, name, present, str_at, text};
+use crate::table::{NAME, NONE, age, cells, name, str_at, text};
 use crate::validation::{ip, text as texts};
 
 pub(crate) const RULES: Rules = Rules {
@@ -15,12 +15,15 @@ pub(crate) const RULES: Rules = Rules {
     name: NameRule::Any,
     validate_create,
     validate_update,
-    columns: &[NAME, text("ParentRef", "What the address was given to.")],
+    columns: &[
+        NAME,
+        text("ParentRef", "What the address was given to.").of("networking/v1.IPAddressSpec", "parentRef"),
+    ],
     row,
     ..Rules::DEFAULT
 };
 
-fn row(object: &Value, _: &RowContext<'_>) -> Vec<Value> {
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     let parent = object.at(&["spec", "parentRef"]).filter(|p| !p.is_null()).map(|parent| {
         let (group, resource) = (str_at(parent, &["group"]), str_at(parent, &["resource"]));
         let mut shown = match group {
@@ -36,7 +39,8 @@ fn row(object: &Value, _: &RowContext<'_>) -> Vec<Value> {
         }
         shown
     });
-    cells![name(object), parent.unwrap_or_else(|| NONE.to_owned())]
+    // The age has no column, but clients that know the printed form get it.
+    cells![name(object), parent.unwrap_or_else(|| NONE.to_owned()), age(object, context)]
 }
 
 const PARENT: Field<'static> = Field::new("spec").child("parentRef");
@@ -60,9 +64,7 @@ fn validate_create(object: &Value, errors: &mut ErrorList) {
 fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
     const PATH: &[&str] = &["spec", "parentRef"];
     if !same(object, old, PATH) {
-        if !present(object, PATH) {
-            errors.required(PARENT, "");
-        }
+        validate_create(object, errors);
         errors.invalid(PARENT, &Value::Null, "field is immutable");
     }
 }

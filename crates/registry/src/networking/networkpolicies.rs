@@ -1,4 +1,4 @@
-//! Network policies: which traffic pods may take part in.
+//! Network policies: allowed traffic of pods.
 
 mod validate;
 
@@ -18,7 +18,12 @@ pub(crate) const RULES: Rules = Rules {
     validate_create: validate::create,
     validate_update: validate::update,
     warnings: |object, _| validate::warnings(object),
-    columns: &[NAME, text("Pod-Selector", "Labels of the pods it is for."), AGE],
+    columns: &[
+        NAME,
+        text("Pod-Selector", "Labels of the pods it is for.")
+            .of("networking/v1.NetworkPolicySpec", "podSelector"),
+        AGE,
+    ],
     row,
     ..Rules::DEFAULT
 };

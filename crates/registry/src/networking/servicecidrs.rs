@@ -20,7 +20,11 @@ pub(crate) const RULES: Rules = Rules {
     reset_fields: resets_spec_and_metadata_or_status,
     validate_create: |object, errors| validate_ranges(ranges(object), errors),
     validate_update,
-    columns: &[NAME, text("CIDRs", "The ranges: one, or one of each family."), AGE],
+    columns: &[
+        NAME,
+        text("CIDRs", "The ranges: one, or one of each family.").of("networking/v1.ServiceCIDRSpec", "cidrs"),
+        AGE,
+    ],
     row,
     ..Rules::DEFAULT
 };
@@ -58,12 +62,12 @@ fn validate_ranges(ranges: &[Value], errors: &mut ErrorList) {
     }
 }
 
-/// The family of a range that can be read.
+/// The family of a valid range.
 fn is_ipv4(range: &str) -> Option<bool> {
     Cidr::parse_sloppy(range).map(|cidr| cidr.address.to_canonical().is_ipv4())
 }
 
-/// Ranges stay; a second one, of the other family, may come.
+/// Ranges are immutable; a second one, of the other family, may be added.
 fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
     let (new, old) = (ranges(object), ranges(old));
     let mut unchanged = |i: usize| {
@@ -77,6 +81,7 @@ fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
             unchanged(0);
             validate_ranges(new, errors);
         }
+        (_, 0) => errors.invalid(CIDRS, &Value::Null, "field is immutable"),
         _ => errors.invalid(CIDRS, &Value::from(new.to_vec()), "field is immutable"),
     }
 }

@@ -1,11 +1,11 @@
-//! Runtime classes: which container runtime pods ask for.
+//! Runtime classes: handlers of the container runtime.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
 use crate::rules::{RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, name, str_at, text};
-use crate::validation::fields::{entries, immutable, part};
+use crate::validation::fields::{entries, immutable_unshown, part};
 use crate::validation::internal_form;
 use crate::validation::label_selector::validate_labels;
 use crate::validation::repeats::Repeats;
@@ -17,11 +17,12 @@ pub(crate) const RULES: Rules = Rules {
     group: "node.k8s.io",
     resource: "runtimeclasses",
     storage_prefix: "runtimeclasses",
+    qualified_finalizers: false,
     validate_create,
     validate_update,
     unconditional_update: false,
     create_on_update: true,
-    columns: &[NAME, text("Handler", "What the container runtime calls it."), AGE],
+    columns: &[NAME, text("Handler", ""), AGE],
     row,
     ..Rules::DEFAULT
 };
@@ -31,6 +32,11 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
 }
 
 fn validate_create(class: &Value, errors: &mut ErrorList) {
+    validate_parts(class, errors);
+    validate_handler(class, errors);
+}
+
+fn validate_parts(class: &Value, errors: &mut ErrorList) {
     let overhead = Field::new("overhead");
     let at = overhead.child("limits");
     for (name, amount) in entries(part(class, "overhead"), "podFixed") {
@@ -40,13 +46,17 @@ fn validate_create(class: &Value, errors: &mut ErrorList) {
     let (scheduling, at) = (part(class, "scheduling"), Field::new("scheduling"));
     validate_labels(scheduling.get("nodeSelector"), &at.child("nodeSelector"), errors);
     validate_unique_tolerations(list(scheduling, "tolerations"), &at.child("tolerations"), errors);
-    validate_handler(class, errors);
 }
 
-/// Pods of a class run where it was first said they would.
+/// The handler is immutable. That it is missing is said last.
 fn validate_update(class: &Value, old: &Value, errors: &mut ErrorList) {
-    immutable(class, old, "handler", &Field::ROOT, errors);
-    if text_of(class, "handler").is_empty() {
+    validate_parts(class, errors);
+    let is_missing = text_of(class, "handler").is_empty();
+    if !is_missing {
+        validate_handler(class, errors);
+    }
+    immutable_unshown(class, old, "handler", &Field::ROOT, errors);
+    if is_missing {
         validate_handler(class, errors);
     }
 }

@@ -1,5 +1,6 @@
-//! Pod disruption budgets: how many pods of a set may be away at once.
+//! Pod disruption budgets: the number of pods of a set that may be disrupted at once.
 
+use corten_api::names::NameRule;
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
 
@@ -17,6 +18,8 @@ pub(crate) const RULES: Rules = Rules {
     group: "policy",
     resource: "poddisruptionbudgets",
     storage_prefix: "poddisruptionbudgets",
+    name: NameRule::Any,
+    qualified_finalizers: false,
     generation: Generation::SPEC,
     prepare_create: drop_status,
     prepare_update: keep_status,
@@ -28,9 +31,9 @@ pub(crate) const RULES: Rules = Rules {
     unconditional_update: false,
     columns: &[
         NAME,
-        text("Min Available", "How many pods must stay available."),
-        text("Max Unavailable", "How many pods may be unavailable."),
-        integer("Allowed Disruptions", "How many pods may be disrupted now."),
+        text("Min Available", "The minimum number of pods that must be available."),
+        text("Max Unavailable", "The maximum number of pods that may be unavailable."),
+        integer("Allowed Disruptions", "Calculated number of pods that may be disrupted at this time."),
         AGE,
     ],
     row,

@@ -1,4 +1,4 @@
-//! Cluster roles: what may be done, anywhere. Names may be anything that fits into a path.
+//! Cluster roles: permissions in the whole cluster. Names may be anything that fits into a path.
 
 use corten_api::selector::LabelSelector;
 use corten_api::status::ErrorList;

@@ -22,14 +22,16 @@ pub(crate) const RULES: Rules = Rules {
     ..Rules::DEFAULT
 };
 
-/// The columns of bindings in a namespace and in the cluster.
-pub(crate) const COLUMNS: &[Column] = &[
+const COLUMNS: &[Column] = &[
     NAME,
-    text("Role", "What is granted."),
+    text(
+        "Role",
+        "roleRef can reference a Role in the current namespace or a ClusterRole in the global namespace. If the RoleRef cannot be resolved, the Authorizer must return an error.",
+    ),
     AGE,
-    text("Users", "Users it is granted to.").wide(),
-    text("Groups", "Groups it is granted to.").wide(),
-    text("ServiceAccounts", "Service accounts it is granted to.").wide(),
+    text("Users", "Users in the roleBinding").wide(),
+    text("Groups", "Groups in the roleBinding").wide(),
+    text("ServiceAccounts", "ServiceAccounts in the roleBinding").wide(),
 ];
 
 /// The row of bindings in a namespace and in the cluster.
@@ -53,7 +55,7 @@ pub(crate) fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     ]
 }
 
-/// Users and groups are in the group of roles; so is what a binding refers to.
+/// Users and groups are in the RBAC group; so are roles.
 pub(crate) fn default(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
     fill_zero(made(object, "roleRef"), "apiGroup", GROUP);

@@ -1,4 +1,4 @@
-//! Roles: what may be done in a namespace. Names may be anything that fits into a path.
+//! Roles: permissions in a namespace. Names may be anything that fits into a path.
 
 use crate::rbac::validate::{Scope, validate_rules};
 use crate::rules::{NameRule, Rules};

@@ -1,4 +1,4 @@
-//! What roles may allow, and whom bindings may grant it to.
+//! Validation of roles and bindings.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -9,7 +9,7 @@ use crate::validation::fields::{IMMUTABLE, part};
 use crate::validation::internal_form;
 use crate::validation::text::{complain, list, text};
 
-/// Where an object's rules apply.
+/// The scope of an object's rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     Namespace,
@@ -67,7 +67,7 @@ fn required_name(reference: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// A binding grants one role for good.
+/// The role of a binding is immutable.
 pub(crate) fn validate_binding_update(new: &Value, old: &Value, scope: Scope, errors: &mut ErrorList) {
     validate_binding(new, scope, errors);
     if !same(new, old, &["roleRef"]) {

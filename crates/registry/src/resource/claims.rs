@@ -1,13 +1,15 @@
-//! What claims ask for: requests, constraints on what they get, and configuration.
+//! Validation of claims: requests, constraints and configuration.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
+use corten_cel::library::regex::Budget;
 
 use super::validate::{
-    CONFIG_MAX, validate_configuration, validate_fully_qualified_name, validate_items, validate_keyed_items,
-    validate_label, validate_selectors, validate_texts, validate_toleration,
+    CONFIG_MAX, selector_budget, validate_configuration, validate_fully_qualified_name, validate_items,
+    validate_keyed_items, validate_label, validate_selectors, validate_texts, validate_toleration,
+    validate_toleration_fields,
 };
-use crate::validation::text::{complain, list, member, text};
+use crate::validation::text::{complain, list, member, required, text};
 
 const REQUESTS_MAX: usize = 32;
 const CONSTRAINTS_MAX: usize = 32;
@@ -16,12 +18,13 @@ const ALTERNATIVES_MAX: usize = 8;
 /// The `devices` of a claim's spec.
 pub(super) fn validate_claim(devices: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let requests = list(devices, "requests");
+    let patterns = selector_budget();
     validate_keyed_items(
         requests,
         ("name", REQUESTS_MAX),
         &at.child("requests"),
         errors,
-        &mut validate_request,
+        &mut |request, at, errors| validate_request(request, &patterns, at, errors),
     );
     let constraints = list(devices, "constraints");
     let constraints_at = at.child("constraints");
@@ -36,7 +39,7 @@ pub(super) fn validate_claim(devices: &Value, at: &Field<'_>, errors: &mut Error
     });
 }
 
-fn validate_request(request: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+fn validate_request(request: &Value, patterns: &Budget, at: &Field<'_>, errors: &mut ErrorList) {
     validate_label(text(request, "name"), &at.child("name"), errors);
     let alternatives = list(request, "firstAvailable");
     match (member(request, "exactly"), alternatives) {
@@ -50,25 +53,40 @@ fn validate_request(request: &Value, at: &Field<'_>, errors: &mut ErrorList) {
                 errors,
                 &mut |one, at, errors| {
                     validate_label(text(one, "name"), &at.child("name"), errors);
-                    validate_wish(one, at, errors);
+                    validate_device_request(one, patterns, at, errors);
                 },
             );
         }
-        (Some(exactly), []) => validate_wish(exactly, &at.child("exactly"), errors),
-        (Some(_), _) => {
+        (Some(exactly), []) => validate_device_request(exactly, patterns, &at.child("exactly"), errors),
+        (Some(_), alternatives) => {
             let why = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
             errors.invalid(at, &Value::Null, why);
+            for (i, one) in alternatives.iter().enumerate() {
+                validate_request_fields(one, &at.child("firstAvailable").index(i), errors);
+            }
         }
     }
 }
 
-/// Which devices, and how many.
-fn validate_wish(wish: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+/// Validates fields of an alternative by themselves, which is done even where there should be no alternatives.
+fn validate_request_fields(wish: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    required(text(wish, "deviceClassName"), names::long_name, &at.child("deviceClassName"), errors);
+    let mode = text(wish, "allocationMode");
+    if !matches!(mode, "" | "All" | "ExactCount") {
+        errors.not_supported(at.child("allocationMode"), &Value::from(mode), &["All", "ExactCount"]);
+    }
+    for (i, toleration) in list(wish, "tolerations").iter().enumerate() {
+        validate_toleration_fields(toleration, &at.child("tolerations").index(i), errors);
+    }
+}
+
+/// The devices of a request, and their number.
+fn validate_device_request(wish: &Value, patterns: &Budget, at: &Field<'_>, errors: &mut ErrorList) {
     match text(wish, "deviceClassName") {
         "" => errors.required(at.child("deviceClassName"), ""),
         class => complain(&at.child("deviceClassName"), class, names::dns1123_subdomain(class), errors),
     }
-    validate_selectors(list(wish, "selectors"), false, &at.child("selectors"), errors);
+    validate_selectors(list(wish, "selectors"), false, patterns, &at.child("selectors"), errors);
     let count = wish.int_at(&["count"]).unwrap_or(0);
     let mut refuse = |why: &str| errors.invalid(at.child("count"), &Value::from(count), why);
     match text(wish, "allocationMode") {
@@ -98,7 +116,7 @@ fn validate_constraint(constraint: &Value, at: &Field<'_>, errors: &mut ErrorLis
     }
 }
 
-/// The `requests` of something that is about some of a claim's requests.
+/// The `requests` of a member that applies to some of a claim's requests.
 pub(super) fn validate_request_names(owner: &Value, devices: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let at = at.child("requests");
     validate_texts(list(owner, "requests"), REQUESTS_MAX, &at, errors, &mut |name, at, errors| {

@@ -1,7 +1,8 @@
-//! Device taint rules: devices that pods should keep off.
+//! Device taint rules: taints of devices.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, time};
+use jiff::Timestamp;
 
 use super::taints;
 use super::validate::{validate_driver_name, validate_label, validate_pool_name, validate_taint};
@@ -19,7 +20,8 @@ pub(crate) const RULES: Rules = Rules {
     storage_version: "v1beta2",
     storage_prefix: "devicetaintrules",
     generation: Generation::SPEC,
-    prepare_create,
+    prepare_create: drop_status,
+    default_times: date,
     prepare_update,
     prepare_subresource: status_keeps_spec_and_metadata,
     reset_fields: resets_spec_and_metadata_or_status,
@@ -27,12 +29,14 @@ pub(crate) const RULES: Rules = Rules {
     validate_update: |object, old, errors| validate(object, Some(old), errors),
     validate_subresource,
     unconditional_update: false,
+    status_table: false,
     columns: &[
         NAME,
-        text("Key", "The taint's key."),
-        text("Value", "The taint's value."),
-        text("Effect", "What the taint does to pods that do not tolerate it."),
-        text("TimeAdded", "How long ago the taint was added."),
+        text("Key", "The taint's key.").of("resource/v1.DeviceTaint", "key"),
+        text("Value", "The taint's value.").of("resource/v1.DeviceTaint", "value"),
+        text("Effect", "What the taint does to pods that do not tolerate it.")
+            .of("resource/v1.DeviceTaint", "effect"),
+        text("TimeAdded", "How long ago the taint was added.").of("resource/v1.DeviceTaint", "timeAdded"),
         AGE,
     ],
     row,
@@ -50,21 +54,15 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
 
 const TIME_ADDED: &[&str] = &["spec", "taint", "timeAdded"];
 
-fn prepare_create(object: &mut Value, request: &Request<'_>) {
-    drop_status(object, request);
-    date(object, request);
-}
-
-fn date(object: &mut Value, request: &Request<'_>) {
+fn date(object: &mut Value, now: Timestamp) {
     if let Some(object) = object.as_object_mut() {
-        taints::date(made(made(object, "spec"), "taint"), request);
+        taints::date(made(made(object, "spec"), "taint"), now);
     }
 }
 
-/// A taint with another effect is another taint: it is added now.
+/// A taint with another effect is another taint: its time is now.
 fn prepare_update(object: &mut Value, old: &Value, request: &Request<'_>) {
     keep_status(object, old, request);
-    date(object, request);
     if !same(object, old, &["spec", "taint", "effect"]) && same(object, old, TIME_ADDED) {
         object.set(TIME_ADDED, time::format(request.now));
     }
@@ -110,15 +108,15 @@ mod tests {
 
     #[test]
     fn taints_are_dated() {
-        let request =
-            |second: i64| Request { now: jiff::Timestamp::from_second(second).unwrap(), user: None };
+        let request = |second: i64| Request { now: Timestamp::from_second(second).unwrap(), user: None };
         let mut old = value!({"spec": {"taint": {"key": "k", "effect": "NoSchedule"}}});
-        RULES.prepare_for_create(&mut old, &request(1));
+        (RULES.default_times)(&mut old, request(1).now);
         assert_eq!(old.str_at(TIME_ADDED), Some("1970-01-01T00:00:01Z"));
 
         let after = |change: fn(&mut Value)| {
             let mut new = old.clone();
             change(&mut new);
+            (RULES.default_times)(&mut new, request(2).now);
             RULES.prepare_for_update("", &mut new, &old, &request(2));
             new.str_at(TIME_ADDED).unwrap_or_default().to_owned()
         };

@@ -1,4 +1,4 @@
-//! Resource claims: devices asked for and given. What drivers report of a device goes with it.
+//! Resource claims: requested and allocated devices. Drivers' reports on a device are removed with it.
 
 mod validate;
 
@@ -26,7 +26,12 @@ pub(crate) const RULES: Rules = Rules {
     validate_update: validate::update,
     validate_subresource: validate::subresource,
     delete_returns_object: true,
-    columns: &[NAME, text("State", "Whether it is pending, allocated, reserved, deleted."), AGE],
+    status_table: false,
+    columns: &[
+        NAME,
+        text("State", "A summary of the current state (allocated, pending, reserved, etc.)."),
+        AGE,
+    ],
     row,
     ..Rules::DEFAULT
 };
@@ -49,7 +54,7 @@ pub(super) fn default_spec(spec: &mut Map) {
     }
 }
 
-/// One device, unless said otherwise.
+/// One device by default.
 fn allocation(request: &mut Map) {
     fill_zero(request, "allocationMode", "ExactCount");
     if text_of(request, "allocationMode") == "ExactCount" {
@@ -76,7 +81,7 @@ fn prepare_subresource(sub: &str, object: &mut Value, old: &Value, request: &Req
     }
 }
 
-/// What drivers said of a device goes when the device is no longer allocated.
+/// The reports of drivers are removed when the device is no longer allocated.
 fn forget_lost_devices(object: &mut Value, old: &Value) {
     const RESULTS: &[&str] = &["status", "allocation", "devices", "results"];
     type Device = [Option<Str>; 4];

@@ -1,4 +1,4 @@
-//! Resource claim templates: claims made anew for each pod.
+//! Resource claim templates: claims that are created for each pod.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -9,6 +9,8 @@ use crate::defaults::made;
 use crate::prepare::same;
 use crate::rules::{RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, name};
+use crate::validation::internal_form;
+use crate::validation::volume_claim::validate_no_other_metadata;
 
 pub(crate) const RULES: Rules = Rules {
     group: "resource.k8s.io",
@@ -43,18 +45,19 @@ fn validate_create(object: &Value, errors: &mut ErrorList) {
         names::validate_labels(metadata.get("labels"), &at.child("labels"), errors);
     }
     // Claims get names of their own.
-    for key in ["name", "generateName", "namespace", "uid", "finalizers", "ownerReferences"] {
-        if metadata.is_some_and(|metadata| metadata.get(key).is_some_and(|value| !value.is_null())) {
-            errors.forbidden(at.child(key), "cannot be set");
-        }
+    if let Some(metadata) = metadata {
+        validate_no_other_metadata(metadata, &at, errors);
     }
     let devices = spec.at(&["spec", "devices"]).unwrap_or(&Value::Null);
     validate_claim(devices, &SPEC.child("spec").child("devices"), errors);
 }
 
-/// A template stays as it is.
+/// A template is immutable.
 fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
+    validate_create(object, errors);
     if !same(object, old, &["spec"]) {
-        errors.invalid(SPEC, object.get("spec").unwrap_or(&Value::Null), "field is immutable");
+        let shown =
+            internal_form::compact("ResourceClaimTemplateSpec", object.get("spec").unwrap_or(&Value::Null));
+        errors.invalid_shown(SPEC, shown, "field is immutable");
     }
 }

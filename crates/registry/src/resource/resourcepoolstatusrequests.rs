@@ -1,4 +1,4 @@
-//! Resource pool status requests: answered once, in their status.
+//! Resource pool status requests: processed once, with the result in their status.
 
 use corten_api::Value;
 

@@ -1,14 +1,15 @@
-//! Resource slices: devices a driver offers.
+//! Resource slices: devices of a driver.
 
 mod capacity;
 mod devices;
 mod validate;
 
 use corten_api::Value;
+use jiff::Timestamp;
 
 use super::taints;
 use crate::defaults::{items, made};
-use crate::rules::{Generation, Request, RowContext, Rules, Selectable};
+use crate::rules::{Generation, RowContext, Rules, Selectable};
 use crate::table::{AGE, NAME, age, cells, field, name, str_at, text};
 
 pub(crate) const RULES: Rules = Rules {
@@ -16,8 +17,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "resourceslices",
     storage_prefix: "resourceslices",
     generation: Generation::SPEC,
-    prepare_create: date_taints,
-    prepare_update: |object, _, request| date_taints(object, request),
+    default_times: date_taints,
     validate_create: |object, errors| validate::validate(object, None, errors),
     validate_update: |object, old, errors| validate::validate(object, Some(old), errors),
     warnings: |object, _| validate::warnings(object),
@@ -29,9 +29,9 @@ pub(crate) const RULES: Rules = Rules {
     ],
     columns: &[
         NAME,
-        text("Node", "The node that has the devices."),
-        text("Driver", "The driver that manages them."),
-        text("Pool", "The pool they belong to."),
+        text("Node", "The node that has the devices.").of("resource/v1.ResourceSliceSpec", "nodeName"),
+        text("Driver", "The driver that manages them.").of("resource/v1.ResourceSliceSpec", "driver"),
+        text("Pool", "The pool they belong to.").of("resource/v1.ResourcePool", "name"),
         AGE,
     ],
     row,
@@ -48,11 +48,11 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     ]
 }
 
-fn date_taints(object: &mut Value, request: &Request<'_>) {
+fn date_taints(object: &mut Value, now: Timestamp) {
     let Some(object) = object.as_object_mut() else { return };
     let devices = items(made(object, "spec"), "devices");
     for taint in devices.flat_map(|device| items(device, "taints")) {
-        taints::date(taint, request);
+        taints::date(taint, now);
     }
 }
 
@@ -65,9 +65,7 @@ mod tests {
     #[test]
     fn taints_are_dated() {
         let mut slice = value!({"spec": {"devices": [{"name": "d"}, {"taints": [{"key": "k"}]}]}});
-        let old = slice.clone();
-        let request = Request { now: jiff::Timestamp::UNIX_EPOCH, user: None };
-        RULES.prepare_for_update("", &mut slice, &old, &request);
+        (RULES.default_times)(&mut slice, Timestamp::UNIX_EPOCH);
         let taint = &slice.items_at(&["spec", "devices"])[1].items_at(&["taints"])[0];
         assert_eq!(taint.str_at(&["timeAdded"]), Some("1970-01-01T00:00:00Z"));
     }

@@ -1,25 +1,29 @@
-//! What claims, classes and slices of devices have in common: names, selectors, configuration, taints.
+//! Validation that claims, classes and slices share: names, selectors, configuration, taints.
+
+use std::collections::HashSet;
 
 use corten_api::status::ErrorList;
-use corten_api::{ByContent, Field, Value, json, names};
+use corten_api::{ByContent, Field, Value, json, names, set_of};
+use corten_cel::library::regex::Budget;
 
+use super::expressions;
 use crate::validation::repeats::Repeats;
 use crate::validation::text::{complain, list, member, text};
 
 const SELECTORS_MAX: usize = 32;
-const EXPRESSION_MAX_LENGTH: usize = 10 * 1024;
 const PARAMETERS_MAX_LENGTH: usize = 10 * 1024;
 const POOL_NAME_MAX_LENGTH: usize = 253;
+const DRIVER_MAX_LENGTH: usize = 63;
 const IDENTIFIER_MAX_LENGTH: usize = 32;
 const BINDING_CONDITIONS_MAX: usize = 4;
 const EFFECTS: &[&str] = &["NoExecute", "NoSchedule", "None"];
 
 pub(super) const CONFIG_MAX: usize = 32;
 
-/// Drivers of devices are called like those of storage.
+/// The names of device drivers have the rules of CSI drivers' names.
 pub(super) use crate::validation::csi::validate_csi_driver_name as validate_driver_name;
 
-/// Judges the items of a list that is not too long, else only its length.
+/// Validates the items of a list within its maximum length, else only the length.
 pub(super) fn validate_items(
     items: &[Value],
     most: usize,
@@ -38,7 +42,7 @@ pub(super) fn validate_items(
     fits
 }
 
-/// The same for items that are told apart by a member.
+/// Validates a list whose items are unique by a member, up to a maximum length.
 pub(super) fn validate_keyed_items(
     items: &[Value],
     (key, most): (&str, usize),
@@ -51,7 +55,7 @@ pub(super) fn validate_keyed_items(
     }
 }
 
-/// The same for texts.
+/// Validates a list of unique strings, up to a maximum length.
 pub(super) fn validate_texts(
     texts: &[Value],
     most: usize,
@@ -73,8 +77,9 @@ fn refuse_duplicates<'v>(
     at: &Field<'_>,
     errors: &mut ErrorList,
 ) {
+    let mut seen = HashSet::new();
     for (i, item) in items.iter().enumerate() {
-        if items.iter().take(i).any(|earlier| key(earlier) == key(item)) {
+        if !seen.insert(key(item)) {
             errors.duplicate(at.index(i), &Value::from(key(item)));
         }
     }
@@ -84,7 +89,7 @@ pub(super) fn validate_label(name: &str, at: &Field<'_>, errors: &mut ErrorList)
     complain(at, name, names::dns1123_label(name), errors);
 }
 
-/// Subdomains with slashes between them.
+/// Subdomains separated by slashes.
 pub(super) fn validate_pool_name(name: &str, at: &Field<'_>, errors: &mut ErrorList) {
     if name.is_empty() {
         errors.required(at, "");
@@ -135,16 +140,28 @@ fn validate_identifier(name: &str, at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Selectors of devices, which are expressions. What is stored already is not looked at.
-pub(super) fn validate_selectors(selectors: &[Value], stored: bool, at: &Field<'_>, errors: &mut ErrorList) {
+/// The budget of the constant patterns in all selectors of one object.
+pub(super) fn selector_budget() -> Budget {
+    Budget::new(Budget::EXPRESSION)
+}
+
+/// Selectors of devices, which are expressions. Stored ones are not validated again.
+pub(super) fn validate_selectors(
+    selectors: &[Value],
+    stored: bool,
+    patterns: &Budget,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
     validate_items(selectors, SELECTORS_MAX, at, errors, &mut |selector, at, errors| {
         let at = at.child("cel");
         match member(selector, "cel") {
             None => errors.required(at, ""),
-            Some(cel) if !stored && text(cel, "expression").len() > EXPRESSION_MAX_LENGTH => {
-                errors.too_long(at.child("expression"), EXPRESSION_MAX_LENGTH);
+            Some(_) if stored => {}
+            Some(cel) => {
+                let expression = text(cel, "expression");
+                expressions::validate_selector(expression, patterns, &at.child("expression"), errors)
             }
-            Some(_) => {}
         }
     });
 }
@@ -152,7 +169,7 @@ pub(super) fn validate_selectors(selectors: &[Value], stored: bool, at: &Field<'
 pub(super) fn validate_configuration(config: &Value, stored: bool, at: &Field<'_>, errors: &mut ErrorList) {
     let at = at.child("opaque");
     let Some(opaque) = member(config, "opaque") else { return errors.required(at, "") };
-    validate_driver_name(text(opaque, "driver"), &at.child("driver"), errors);
+    validate_opaque_driver(text(opaque, "driver"), &at.child("driver"), errors);
     let at = at.child("parameters");
     match member(opaque, "parameters") {
         None => errors.required(at, ""),
@@ -160,7 +177,17 @@ pub(super) fn validate_configuration(config: &Value, stored: bool, at: &Field<'_
     }
 }
 
-/// Any object, if it is not too large.
+fn validate_opaque_driver(driver: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    if driver.is_empty() {
+        return errors.required(at, "");
+    }
+    if driver.chars().count() > DRIVER_MAX_LENGTH {
+        errors.too_long_characters(at, DRIVER_MAX_LENGTH);
+    }
+    complain(at, driver, names::long_name_caseless(driver), errors);
+}
+
+/// Any object within a maximum size.
 pub(super) fn validate_data(data: &Value, stored: bool, most: usize, at: &Field<'_>, errors: &mut ErrorList) {
     if !stored && json::write_to_string(data).len() > most {
         errors.too_long(at, most);
@@ -170,21 +197,28 @@ pub(super) fn validate_data(data: &Value, stored: bool, most: usize, at: &Field<
 }
 
 pub(super) fn validate_toleration(toleration: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    let (key, value) = (text(toleration, "key"), text(toleration, "value"));
-    if !key.is_empty() {
-        complain(&at.child("key"), key, names::qualified_name(key), errors);
-    }
+    let value = text(toleration, "value");
     match text(toleration, "operator") {
         "Exists" if !value.is_empty() => {
             let why = "must be empty for operator `Exists`";
             errors.invalid(at.child("value"), &Value::from(value), why);
         }
-        "Exists" => {}
         "Equal" => complain(&at.child("value"), value, names::label_value(value), errors),
         "" => errors.required(at.child("operator"), ""),
-        other => {
-            errors.not_supported(at.child("operator"), &Value::from(other), &["Equal", "Exists"]);
-        }
+        _ => {}
+    }
+    validate_toleration_fields(toleration, at, errors);
+}
+
+/// Validates each field of a toleration by itself.
+pub(super) fn validate_toleration_fields(toleration: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    let key = text(toleration, "key");
+    if !key.is_empty() {
+        complain(&at.child("key"), key, names::qualified_name(key), errors);
+    }
+    let operator = text(toleration, "operator");
+    if !matches!(operator, "" | "Equal" | "Exists") {
+        errors.not_supported(at.child("operator"), &Value::from(operator), &["Equal", "Exists"]);
     }
     let effect = text(toleration, "effect");
     if !effect.is_empty() && !EFFECTS.contains(&effect) {
@@ -192,7 +226,7 @@ pub(super) fn validate_toleration(toleration: &Value, at: &Field<'_>, errors: &m
     }
 }
 
-/// A taint, whose effect may be anything if it was so before.
+/// A taint, whose effect is not restricted if it was already stored.
 pub(super) fn validate_taint(taint: &Value, old: Option<&Value>, at: &Field<'_>, errors: &mut ErrorList) {
     let (key, value, effect) = (text(taint, "key"), text(taint, "value"), text(taint, "effect"));
     complain(&at.child("key"), key, names::qualified_name(key), errors);
@@ -207,7 +241,7 @@ pub(super) fn validate_taint(taint: &Value, old: Option<&Value>, at: &Field<'_>,
     }
 }
 
-/// Conditions that must hold before a device is used, and those that must not. Either needs the other.
+/// Conditions that must hold before a device is used, and those that must not. Each requires the other.
 pub(super) fn validate_binding_conditions(device: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     const KEYS: [&str; 2] = ["bindingConditions", "bindingFailureConditions"];
     let [wanted, unwanted] = KEYS.map(|key| list(device, key));
@@ -219,12 +253,12 @@ pub(super) fn validate_binding_conditions(device: &Value, at: &Field<'_>, errors
         });
     }
     refuse_duplicates(wanted, |name| name.as_str().unwrap_or_default(), &wanted_at, errors);
-    let repeats = Repeats::of(unwanted, ByContent);
+    let (repeats, wanted_names) = (Repeats::of(unwanted, ByContent), set_of(wanted));
     for (i, condition) in unwanted.iter().enumerate() {
         if repeats.at(i) {
             errors.duplicate(unwanted_at.index(i), condition);
         }
-        if wanted.contains(condition) {
+        if wanted_names.contains(&ByContent(condition)) {
             let why = "bindingFailureConditions must not overlap with bindingConditions";
             errors.invalid(unwanted_at.index(i), condition, why);
         }

@@ -21,7 +21,8 @@ pub(crate) const RULES: Rules = Rules {
     unconditional_update: false,
     columns: &[
         NAME,
-        text("Policy", "Basic, or Gang: all or none."),
+        text("Policy", "Basic, or Gang: all or none.")
+            .of("scheduling/v1alpha3.CompositePodGroupSpec", "schedulingPolicy"),
         text("Workload", "The workload it belongs to."),
         AGE,
     ],

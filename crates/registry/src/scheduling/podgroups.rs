@@ -20,7 +20,8 @@ pub(crate) const RULES: Rules = Rules {
     unconditional_update: false,
     columns: &[
         NAME,
-        text("Policy", "Basic, or Gang: all or none."),
+        text("Policy", "Basic, or Gang: all or none.")
+            .of("scheduling/v1beta1.PodGroupSpec", "schedulingPolicy"),
         text("Workload", "The workload it belongs to."),
         text("Status", "Whether it is scheduled."),
         AGE,

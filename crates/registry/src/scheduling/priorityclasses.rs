@@ -1,4 +1,4 @@
-//! Priority classes. The generation is one for good.
+//! Priority classes. The generation is always one.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
@@ -19,10 +19,12 @@ pub(crate) const RULES: Rules = Rules {
     validate_update,
     columns: &[
         NAME,
-        integer("Value", "The priority pods of this class get."),
-        boolean("Global-Default", "Whether pods without a class get this one."),
+        integer("Value", "The priority pods of this class get.").of("scheduling/v1.PriorityClass", "value"),
+        boolean("Global-Default", "Whether pods without a class get this one.")
+            .of("scheduling/v1.PriorityClass", "globalDefault"),
         AGE,
-        text("PreemptionPolicy", "Whether such pods may push others out."),
+        text("PreemptionPolicy", "Whether such pods may push others out.")
+            .of("scheduling/v1.PriorityClass", "preemptionPolicy"),
     ],
     row,
     ..Rules::DEFAULT
@@ -43,7 +45,7 @@ fn default(object: &mut Value) {
     fill_absent(object, "preemptionPolicy", "PreemptLowerPriority");
 }
 
-/// Priorities above this are for the system.
+/// Priorities above this are reserved for the system.
 const HIGHEST_OF_USERS: i64 = 1_000_000_000;
 /// The system's classes, which are never the global default.
 const SYSTEM: [(&str, i64); 2] =
@@ -52,7 +54,7 @@ const SYSTEM: [(&str, i64); 2] =
 fn validate_create(class: &Value, errors: &mut ErrorList) {
     let (name, priority) = (str_at(class, &["metadata", "name"]), number(class, "value"));
     if name.starts_with("system-") {
-        if let Some(why) = not_the_systems(class, name, priority) {
+        if let Some(why) = system_name_complaint(class, name, priority) {
             let why = format!(
                 "priority class names with 'system-' prefix are reserved for system use only. error: {why}"
             );
@@ -72,8 +74,8 @@ fn validate_create(class: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Why a class may not have a name of the system's.
-fn not_the_systems(class: &Value, name: &str, priority: i64) -> Option<String> {
+/// The reason for which a class may not have a system name.
+fn system_name_complaint(class: &Value, name: &str, priority: i64) -> Option<String> {
     let Some((_, fixed)) = SYSTEM.iter().find(|(known, _)| *known == name) else {
         return Some(format!("{name} is not a known system priority class"));
     };

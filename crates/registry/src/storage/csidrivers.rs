@@ -1,4 +1,4 @@
-//! CSI drivers. The generation counts changes only: a new driver has none.
+//! CSI drivers. A new driver has generation zero.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, value};
@@ -25,12 +25,17 @@ pub(crate) const RULES: Rules = Rules {
     delete_returns_object: true,
     columns: &[
         NAME,
-        boolean("AttachRequired", "Whether volumes are attached to a node first."),
-        boolean("PodInfoOnMount", "Whether mounting needs to know the pod."),
-        boolean("StorageCapacity", "Whether scheduling looks at the capacity left."),
-        text("TokenRequests", "Audiences of the tokens it is given."),
-        boolean("RequiresRepublish", "Whether mounts are renewed from time to time."),
-        text("Modes", "Kinds of volumes it provides."),
+        boolean("AttachRequired", "Whether volumes are attached to a node first.")
+            .of("storage/v1.CSIDriverSpec", "attachRequired"),
+        boolean("PodInfoOnMount", "Whether mounting needs to know the pod.")
+            .of("storage/v1.CSIDriverSpec", "podInfoOnMount"),
+        boolean("StorageCapacity", "Whether scheduling looks at the capacity left.")
+            .of("storage/v1.CSIDriverSpec", "storageCapacity"),
+        text("TokenRequests", "Audiences of the tokens it is given.")
+            .of("storage/v1.CSIDriverSpec", "tokenRequests"),
+        boolean("RequiresRepublish", "Whether mounts are renewed from time to time.")
+            .of("storage/v1.CSIDriverSpec", "requiresRepublish"),
+        text("Modes", "Kinds of volumes it provides.").of("storage/v1.CSIDriverSpec", "volumeLifecycleModes"),
         AGE,
     ],
     row,
@@ -142,7 +147,7 @@ fn validate_update(driver: &Value, old: &Value, errors: &mut ErrorList) {
     immutable(spec, old, "volumeLifecycleModes", &SPEC, errors);
 }
 
-/// Whoever asks for tokens anew is told of the better way to get them.
+/// Warns about new token requests: there is a better way to get tokens.
 fn warnings(driver: &Value, old: Option<&Value>) -> Vec<String> {
     let spec = part(driver, "spec");
     let asks = !list(spec, "tokenRequests").is_empty()

@@ -1,4 +1,4 @@
-//! CSI nodes: which drivers a node has.
+//! CSI nodes: the drivers of a node.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,11 @@ pub(crate) const RULES: Rules = Rules {
     validate_update,
     unconditional_update: false,
     delete_returns_object: true,
-    columns: &[NAME, integer("Drivers", "How many drivers the node has."), AGE],
+    columns: &[
+        NAME,
+        integer("Drivers", "Drivers indicates the number of CSI drivers registered on the node"),
+        AGE,
+    ],
     row,
     ..Rules::DEFAULT
 };
@@ -80,7 +84,7 @@ fn validate_topology_keys(keys: &[Value], at: &Field<'_>, errors: &mut ErrorList
     }
 }
 
-/// Drivers come and go; one that stays is as it was, but for how many volumes it can have.
+/// Drivers may be added and removed; an existing one is immutable, but for its number of volumes.
 fn validate_update(node: &Value, old: &Value, errors: &mut ErrorList) {
     validate(node, errors);
     let shown = |driver: &Value| {
@@ -92,7 +96,7 @@ fn validate_update(node: &Value, old: &Value, errors: &mut ErrorList) {
     for driver in node.items_at(DRIVERS) {
         by_name.entry(text(driver, "name")).or_default().push(shown(driver));
     }
-    // A name that stands there twice is refused already: of equal drivers one is enough.
+    // Duplicate names are already refused: of equal drivers one is enough.
     by_name.values_mut().for_each(Vec::dedup);
     for before in old.items_at(DRIVERS) {
         let Some(drivers) = by_name.get(text(before, "name")).filter(|_| !errors.is_full()) else { continue };

@@ -1,4 +1,4 @@
-//! CSI storage capacities: how much a class could still provide in a part of the cluster.
+//! CSI storage capacities: the available capacity of a class in a part of the cluster.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -34,7 +34,7 @@ fn validate(capacity: &Value, options: LabelSelectorOptions, errors: &mut ErrorL
     }
 }
 
-/// What was asked of the driver does not change; its answer does.
+/// The class and topology are immutable; the capacity is not.
 fn validate_update(capacity: &Value, old: &Value, errors: &mut ErrorList) {
     let mut found = ErrorList::new();
     let strict = LabelSelectorOptions::default();

@@ -1,4 +1,4 @@
-//! What classes have in common: who provides, and with which parameters.
+//! Validation that classes share: provisioner and parameters.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -9,7 +9,7 @@ use crate::validation::text::complain;
 const MOST_PARAMETERS: usize = 512;
 const MOST_BYTES: usize = 256 * 1024;
 
-/// The name of a provisioner or driver, whatever the case of its letters.
+/// The name of a provisioner or driver, in any case.
 pub(crate) fn validate_provisioner(name: &str, at: &Field<'_>, errors: &mut ErrorList) {
     if name.is_empty() {
         errors.required(at, "");

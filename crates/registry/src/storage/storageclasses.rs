@@ -1,4 +1,4 @@
-//! Storage classes. In a list, the one that counts as the default is marked.
+//! Storage classes. In a list, the effective default is marked.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -10,7 +10,7 @@ use crate::defaults::fill_absent;
 use crate::rules::{Listing, RowContext, Rules};
 use crate::storage::parameters::{validate_parameters, validate_provisioner};
 use crate::table::{AGE, NAME, age, cells, field, str_at, text, time_at};
-use crate::validation::fields::{any_of, immutable, one_of};
+use crate::validation::fields::{any_of, immutable_unshown, one_of};
 use crate::validation::node_labels::deprecation;
 use crate::validation::repeats::Repeats;
 use crate::validation::text::{complain, list};
@@ -26,10 +26,13 @@ pub(crate) const RULES: Rules = Rules {
     delete_returns_object: true,
     columns: &[
         NAME,
-        text("Provisioner", "Who makes the volumes."),
-        text("ReclaimPolicy", "What becomes of a volume when its claim goes."),
-        text("VolumeBindingMode", "When a claim is bound."),
-        text("AllowVolumeExpansion", "Whether claims may grow."),
+        text("Provisioner", "Who makes the volumes.").of("storage/v1.StorageClass", "provisioner"),
+        text("ReclaimPolicy", "What becomes of a volume when its claim goes.")
+            .of("storage/v1.StorageClass", "reclaimPolicy"),
+        text("VolumeBindingMode", "When a claim is bound.")
+            .of("storage/v1.StorageClass", "volumeBindingMode"),
+        text("AllowVolumeExpansion", "Whether claims may grow.")
+            .of("storage/v1.StorageClass", "allowVolumeExpansion"),
         AGE,
     ],
     row,
@@ -75,7 +78,7 @@ fn validate(class: &Value, errors: &mut ErrorList) {
 fn validate_update(class: &Value, old: &Value, errors: &mut ErrorList) {
     validate(class, errors);
     for key in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
-        immutable(class, old, key, &Field::ROOT, errors);
+        immutable_unshown(class, old, key, &Field::ROOT, errors);
     }
 }
 
@@ -96,7 +99,7 @@ fn validate_topologies(terms: &[Value], errors: &mut ErrorList) {
             }
         }
         let topology = topology(expressions);
-        // A term that says nothing is taken for those that have not been looked at yet, which are as many
+        // An empty term is compared with those that have not been visited yet, which are as many
         // as there are terms.
         let unseen = if topology.is_empty() { terms.len() } else { 0 };
         let seen = earlier.entry(topology).or_default();
@@ -110,7 +113,7 @@ fn validate_topologies(terms: &[Value], errors: &mut ErrorList) {
     }
 }
 
-/// What a term selects, in whatever order it says so.
+/// The selection of a term, in any order.
 type Topology<'v> = BTreeMap<&'v str, BTreeSet<&'v str>>;
 
 fn topology(expressions: &[Value]) -> Topology<'_> {
@@ -147,7 +150,7 @@ fn warnings(class: &Value) -> Vec<String> {
     warnings
 }
 
-/// Of the classes annotated as the default the youngest counts, and of equally young ones the first by name.
+/// Of the classes annotated as default the newest counts, and of equally new ones the first by name.
 fn effective_default(classes: &[Value]) -> Option<Str> {
     let annotated = |class: &&Value| {
         let prefixes = ["storageclass.kubernetes.io", "storageclass.beta.kubernetes.io"];

@@ -1,4 +1,4 @@
-//! Volume attachments: a volume wanted on a node.
+//! Volume attachments: a volume to attach to a node.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -12,7 +12,6 @@ use crate::rules::{Column, RowContext, Rules};
 use crate::table::{AGE, NAME, age, boolean, cells, name, str_at, text};
 use crate::validation::csi::validate_csi_driver_name;
 use crate::validation::fields::{IMMUTABLE, entries, part};
-use crate::validation::internal_form;
 use crate::validation::number::{given, in_range};
 use crate::validation::text::{complain, member};
 
@@ -32,10 +31,14 @@ pub(crate) const RULES: Rules = Rules {
     delete_returns_object: true,
     columns: &[
         NAME,
-        Column { format: "name", ..text("Attacher", "The driver that attaches it.") },
-        text("PV", "The volume."),
-        text("Node", "The node."),
-        boolean("Attached", "Whether it is attached."),
+        Column {
+            format: "name",
+            ..text("Attacher", "The driver that attaches it.")
+                .of("storage/v1.VolumeAttachmentSpec", "attacher")
+        },
+        text("PV", "The volume.").of("storage/v1.VolumeAttachmentSource", "persistentVolumeName"),
+        text("Node", "The node.").of("storage/v1.VolumeAttachmentSpec", "nodeName"),
+        boolean("Attached", "Whether it is attached.").of("storage/v1.VolumeAttachmentStatus", "attached"),
         AGE,
     ],
     row,
@@ -77,7 +80,7 @@ fn validate(attachment: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// A volume there is, or one described on the spot.
+/// An existing volume, or an inline one.
 fn validate_source(source: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let why = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
     match (member(source, "inlineVolumeSpec"), source.str_at(&["persistentVolumeName"])) {
@@ -114,10 +117,6 @@ fn validate_status(status: &Value, errors: &mut ErrorList) {
 fn validate_update(attachment: &Value, old: &Value, errors: &mut ErrorList) {
     validate(attachment, errors);
     if !same(attachment, old, &["spec"]) {
-        errors.invalid_shown(
-            SPEC,
-            internal_form::compact("VolumeAttachmentSpec", part(attachment, "spec")),
-            IMMUTABLE,
-        );
+        errors.invalid(SPEC, &Value::Null, IMMUTABLE);
     }
 }

@@ -1,4 +1,4 @@
-//! Volume attributes classes: how a driver should provide volumes.
+//! Volume attributes classes: mutable parameters of volumes.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
@@ -15,7 +15,11 @@ pub(crate) const RULES: Rules = Rules {
     validate_create: validate,
     validate_update,
     delete_returns_object: true,
-    columns: &[NAME, text("DriverName", "The driver it is for."), AGE],
+    columns: &[
+        NAME,
+        text("DriverName", "The driver it is for.").of("storage/v1.VolumeAttributesClass", "driverName"),
+        AGE,
+    ],
     row,
     ..Rules::DEFAULT
 };

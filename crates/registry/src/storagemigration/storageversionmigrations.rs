@@ -1,4 +1,4 @@
-//! Storage version migrations: rewriting what is stored in an older version.
+//! Storage version migrations: rewriting objects that are stored in an older version.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, json, names};
@@ -25,8 +25,8 @@ pub(crate) const RULES: Rules = Rules {
     unconditional_update: false,
     columns: &[
         Column { format: "", ..NAME },
-        text("Resource", "What is migrated."),
-        text("Status", "How it is going."),
+        text("Resource", "GroupResource to migrate"),
+        text("Status", "Status of the migration"),
     ],
     row,
     ..Rules::DEFAULT
@@ -62,7 +62,7 @@ fn validate_create(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// What is migrated stays.
+/// The resource is immutable.
 fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
     validate_create(object, errors);
     if !same(object, old, &["spec"]) {
@@ -74,7 +74,7 @@ fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// A migration ends once, and one way.
+/// A migration finishes once, and in one way.
 fn validate_subresource(sub: &str, object: &Value, old: &Value, errors: &mut ErrorList) {
     const STATUS: Field<'static> = Field::new("status");
     const VERSION: &[&str] = &["status", "resourceVersion"];

@@ -1,5 +1,4 @@
-//! What is left out of a manifest, filled in: a line that says what is shown, the manifest, and what upstream
-//! makes of it.
+//! Defaults: a title, the manifest, and upstream's result.
 
 use corten_api::conform::{Extent, conform};
 use corten_api::{Value, json, resources};
@@ -11,7 +10,7 @@ const TABLES: [&str; 4] = [
     include_str!("defaults/pods.txt"),
     include_str!("defaults/workloads.txt"),
     include_str!("defaults/cluster.txt"),
-    // What upstream does on its way between versions rather than in a defaulter.
+    // Changes that upstream makes in conversions rather than in a defaulter.
     include_str!("defaults/conversions.txt"),
 ];
 
@@ -38,9 +37,9 @@ fn case(block: &'static str) -> Case {
     let (group, version) = version.split_once('/').unwrap_or(("", version));
     let resource = resources::all()
         .iter()
-        .find(|r| (r.group, r.version, r.kind) == (group, version, kind))
+        .find(|r| r.group == group && r.version == version && r.kind == kind)
         .unwrap_or_else(|| panic!("{title}: no {kind} in {group}/{version}"));
-    let rules = rules(resource.group, resource.name).unwrap();
+    let rules = rules(&resource.group, &resource.name).unwrap();
     let mut complaints = Vec::new();
     conform(&mut given, &resource.schema().unwrap(), Extent::Whole, &mut complaints).unwrap();
     assert!(complaints.is_empty(), "{title}: {complaints:?}");
@@ -58,7 +57,7 @@ fn manifests_are_completed_as_upstream_does() {
 }
 
 #[test]
-fn what_is_complete_stays_as_it_is() {
+fn complete_objects_stay_unchanged() {
     for Case { title, rules, mut given, .. } in cases() {
         (rules.default)(&mut given);
         let once = given.clone();
@@ -85,7 +84,7 @@ fn any_tree_can_be_completed() {
     }
 }
 
-/// The tree once for each of its parts and each thing that part might be instead.
+/// The tree with each of its parts replaced by each possible other value.
 fn each_part_replaced(tree: &Value, seen: &mut dyn FnMut(Value)) {
     for other in [Value::Null, Value::from(7), Value::from("text"), Value::Array(vec![Value::Null])] {
         seen(other);

@@ -1,4 +1,4 @@
-//! What clients are told although their objects are accepted, as an upstream API server says it.
+//! Warnings about accepted objects, as an upstream API server returns them.
 
 use corten_api::{Value, value};
 

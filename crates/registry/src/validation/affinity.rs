@@ -1,4 +1,4 @@
-//! Which nodes a pod wants, and which other pods near it or far away.
+//! Node affinity, pod affinity and anti-affinity.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -110,7 +110,7 @@ fn validate_selectors(term: &Value, options: LabelSelectorOptions, at: &Field<'_
     }
 }
 
-/// Whether nothing is wrong with the selectors of a specification's affinity terms.
+/// Returns true if the selectors of a spec's affinity terms are valid.
 pub(crate) fn affinity_selectors_are_valid(spec: &Value) -> bool {
     let mut errors = ErrorList::new();
     for affinity in OF_PODS.into_iter().filter_map(|key| spec.at(&["affinity", key])) {

@@ -1,4 +1,4 @@
-//! Conditions as new types have them: each type once, with a reason and the time it came to be.
+//! Conditions of newer types: each type once, with a reason and a transition time.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};

@@ -1,4 +1,4 @@
-//! One container, of whichever list.
+//! One container, of any list.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -14,7 +14,7 @@ use crate::validation::text::{list, member, required, text};
 use crate::validation::volume::Volumes;
 use crate::validation::volume_mount::{validate_volume_devices, validate_volume_mounts};
 
-/// What holds for every container.
+/// Rules of all containers.
 pub(crate) fn validate_container(
     context: &PodContext<'_>,
     container: &Value,
@@ -42,7 +42,7 @@ pub(crate) fn validate_pull_policy(value: &Value, key: &str, at: &Field<'_>, err
     one_of(value, key, &["Always", "IfNotPresent", "Never"], at, errors);
 }
 
-/// A pod's images have no space around them; those of templates may.
+/// A pod's images have no surrounding space; those of templates may.
 pub(crate) fn validate_image_is_trimmed(container: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let image = text(container, "image");
     if image.trim().len() != image.len() {
@@ -73,7 +73,7 @@ fn validate_resize_policy(
     }
 }
 
-/// A word whose place upstream does not say exactly.
+/// A text whose exact field upstream does not report.
 fn word(word: &str, words: &[&str], at: &Field<'_>, errors: &mut ErrorList) {
     match word {
         "" => errors.required(at, ""),
@@ -82,7 +82,7 @@ fn word(word: &str, words: &[&str], at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// When a container is restarted, where it does not leave that to its pod.
+/// The restart policy of a container that does not use its pod's.
 pub(crate) fn validate_restart_policy(container: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     const MOST_RULES: usize = 20;
     let rules = list(container, "restartPolicyRules");

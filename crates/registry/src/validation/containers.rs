@@ -59,7 +59,7 @@ pub(crate) fn validate_init_containers(
         } else if !name.is_empty() {
             seen.insert(name);
         }
-        // They run one by one, so that each has the host's ports to itself. Upstream takes each for the first.
+        // They run one by one, so that each has the host's ports to itself. Upstream reports each as the first.
         validate_unique_host_ports(std::slice::from_ref(container), list_at, errors);
         if is_sidecar(container) {
             validate_lifecycle(context, container, &at, errors);
@@ -70,7 +70,7 @@ pub(crate) fn validate_init_containers(
     }
 }
 
-/// What only makes sense for a container that stays.
+/// Fields that are only allowed for sidecars.
 fn forbid_in_plain_init_container(
     context: &PodContext<'_>,
     container: &Value,
@@ -119,7 +119,7 @@ pub(crate) fn validate_ephemeral_containers(
     }
 }
 
-/// What a container has that the rest of the pod may rely on.
+/// Fields that are forbidden in ephemeral containers.
 fn forbid_in_ephemeral_container(container: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     const WHY: &str = "cannot be set for an Ephemeral Container";
     const KEYS: [&str; 9] = [
@@ -148,7 +148,7 @@ fn forbid_in_ephemeral_container(container: &Value, at: &Field<'_>, errors: &mut
     }
 }
 
-/// Whether a member may as well be absent. An empty probe is still a probe.
+/// Returns true if a member counts as absent. An empty probe is still a probe.
 fn is_nothing(key: &str, value: &Value) -> bool {
     match value {
         Value::Array(items) => items.is_empty(),

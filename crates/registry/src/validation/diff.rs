@@ -1,8 +1,8 @@
-//! What changed between two texts, line by line, in the unified form.
+//! Differences between two texts, line by line, in the unified format.
 //!
-//! Which lines count as kept is upstream's choice: the longest run both have, then the longest on either
-//! side of it. Looking for them takes time that grows with the cube of the texts: after so many steps, what was
-//! not looked at counts as changed. So much of the outcome is shown as a client can read.
+//! Upstream chooses the kept lines: the longest run of both texts, then the longest on either
+//! side of it. The search takes time that grows with the cube of the texts: after a number of steps, the rest
+//! counts as changed. The output is bounded to a readable size.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -10,15 +10,15 @@ use std::fmt::Write as _;
 /// Lines of context around a change.
 const CONTEXT: usize = 3;
 
-/// How many lines are compared with others before the rest counts as changed.
+/// Maximum number of compared lines, after which the rest counts as changed.
 const MAX_STEPS: usize = 1_000_000;
-/// How much is shown.
+/// Maximum size of the output.
 const MAX_SHOWN_BYTES: usize = 64 * 1024;
 
-/// A run of lines that both texts have: where it starts in each, and how long it is.
+/// A run of lines of both texts: its start in each, and its length.
 type Run = (usize, usize, usize);
 
-/// A stretch of both texts, and whether they agree there.
+/// A range of both texts, and true if they agree there.
 #[derive(Debug, Clone, Copy)]
 struct Stretch {
     same: bool,
@@ -87,7 +87,7 @@ fn stretches(old: &[&str], new: &[&str]) -> Vec<Stretch> {
 struct Matcher<'a> {
     old: &'a [&'a str],
     new: &'a [&'a str],
-    /// Where a line of the new text is, unless it is all over the place.
+    /// The positions of a line in the new text, unless it is very frequent.
     positions: HashMap<&'a str, Vec<usize>>,
 }
 
@@ -120,11 +120,11 @@ impl<'a> Matcher<'a> {
         runs
     }
 
-    /// Of equally long runs the one that starts first in the old text, then in the new one. Nothing if no steps
+    /// Of equally long runs the one that starts first in the old text, then in the new one. `None` if no steps
     /// are left.
     fn longest_run(&self, in_old: (usize, usize), in_new: (usize, usize), left: &mut usize) -> Option<Run> {
         let (mut a, mut b, mut length) = (in_old.0, in_new.0, 0);
-        // How long a run is that ends before a line of the new text.
+        // The length of a run that ends before a line of the new text.
         let mut ends: HashMap<usize, usize> = HashMap::new();
         for (i, line) in self.old.iter().enumerate().take(in_old.1).skip(in_old.0) {
             let mut next = HashMap::new();
@@ -139,7 +139,7 @@ impl<'a> Matcher<'a> {
             }
             ends = next;
         }
-        // Lines that are all over the place belong to the run beside them.
+        // Frequent lines belong to the run beside them.
         while a > in_old.0 && b > in_new.0 && self.agree(a - 1, b - 1) {
             (a, b, length) = (a - 1, b - 1, length + 1);
         }
@@ -154,7 +154,7 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// Changes that are near each other, with the lines around them.
+/// Changes that are close together, with the lines around them.
 fn hunks(stretches: &[Stretch]) -> Vec<Vec<Stretch>> {
     let (mut hunks, mut hunk): (Vec<Vec<Stretch>>, Vec<Stretch>) = (Vec::new(), Vec::new());
     for (i, stretch) in stretches.iter().enumerate() {

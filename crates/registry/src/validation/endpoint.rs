@@ -1,4 +1,4 @@
-//! What endpoints are made of: addresses that lead somewhere, and ports.
+//! Parts of endpoints: reachable addresses, and ports.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use crate::validation::text::complain;
 
 pub(crate) const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 
-/// An address somebody else can reach.
+/// An address that other hosts can reach.
 pub(crate) fn endpoint_ip(text: &str, at: &Field<'_>, errors: &mut ErrorList) {
     let mut refuse = |why: &str| errors.invalid(at, &Value::from(text), why);
     let Some(address) = parse_sloppy(text).map(|address| address.to_canonical()) else {
@@ -46,7 +46,7 @@ fn is_link_local_multicast(address: IpAddr) -> bool {
     }
 }
 
-/// The protocol of a port, and what is spoken over it.
+/// The protocol of a port, and its application protocol.
 pub(crate) fn validate_protocols(port: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     one_of(port, "protocol", PROTOCOLS, at, errors);
     validate_app_protocol(port, at, errors);

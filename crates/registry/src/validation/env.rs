@@ -1,4 +1,4 @@
-//! Environment variables, and what they are taken from.
+//! Environment variables and their sources.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -7,7 +7,7 @@ use crate::validation::path::no_backsteps;
 use crate::validation::resources::amount;
 use crate::validation::text::{complain, list, member, optional, required, text};
 
-/// Fields of the pod that variables may have the value of.
+/// Fields of the pod that variables may refer to.
 const ENV_FIELDS: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",
@@ -39,7 +39,7 @@ pub(crate) fn validate_env(container: &Value, at: &Field<'_>, errors: &mut Error
     }
 }
 
-/// Complaints about a variable's name.
+/// The errors of a variable's name.
 fn variable_name(name: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if name.is_empty() {
@@ -120,12 +120,12 @@ fn known_field(version: &str, path: &str) -> Result<(), String> {
     }
 }
 
-/// `metadata.labels['a']` in two.
+/// Splits `metadata.labels['a']` in two.
 fn subscripted(path: &str) -> Option<(&str, &str)> {
     path.strip_suffix("']")?.split_once("['").filter(|(path, _)| !path.is_empty())
 }
 
-/// A reference to an amount of a container's resources. Volumes must say of which container.
+/// A reference to a container's resources. Volumes must name the container.
 pub(crate) fn validate_resource_field_ref(
     reference: &Value,
     volume: bool,
@@ -210,7 +210,7 @@ pub(crate) fn validate_env_from(container: &Value, at: &Field<'_>, errors: &mut 
     }
 }
 
-/// Names of sources are taken for prefixes: a dash may end them.
+/// Names of sources are validated as prefixes: a dash may end them.
 fn name_prefix(name: &str) -> Vec<String> {
     if names::is_dns1123_subdomain(name) && name.len() <= names::SUBDOMAIN_MAX_LENGTH {
         return Vec::new();

@@ -1,16 +1,16 @@
-//! Expressions (CEL) that objects carry. Whether one compiles is not looked at: only that there is one.
+//! CEL expressions in objects. They are not compiled: only their presence is checked.
 
 use corten_api::Field;
 use corten_api::status::ErrorList;
 
-/// An expression that must be there. This is where it would be compiled.
+/// A required expression. This is where it would be compiled.
 pub(crate) fn validate_expression(expression: &str, missing: &str, at: &Field<'_>, errors: &mut ErrorList) {
     if expression.trim().is_empty() {
         errors.required(at, missing);
     }
 }
 
-/// Whether a text can name a variable.
+/// Returns true if a text can be the name of a variable.
 pub(crate) fn is_identifier(name: &str) -> bool {
     const RESERVED: &[&str] = &[
         "true",

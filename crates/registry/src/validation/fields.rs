@@ -1,4 +1,4 @@
-//! The smallest checks: one member of an object, and what is said of it.
+//! The smallest checks: one member of an object.
 
 use corten_api::status::{ErrorList, FieldError, FieldErrorKind};
 use corten_api::{Field, Map, Value};
@@ -28,14 +28,29 @@ pub(crate) fn non_negative(owner: &Value, key: &str, at: &Field<'_>, errors: &mu
     }
 }
 
-/// A member that must stay as it was.
+/// An immutable member.
 pub(crate) fn immutable(new: &Value, old: &Value, key: &str, at: &Field<'_>, errors: &mut ErrorList) {
     if !same(new, old, &[key]) {
         errors.invalid(at.child(key), part(new, key), IMMUTABLE);
     }
 }
 
-/// A member that must be one of a few texts, listed by their names; empty is as good as absent.
+/// An immutable member of a kind that upstream validates declaratively: the error does not show the new value.
+pub(crate) fn immutable_unshown(new: &Value, old: &Value, key: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    if !same(new, old, &[key]) {
+        errors.invalid(at.child(key), &Value::Null, IMMUTABLE);
+    }
+}
+
+/// An immutable text, which is empty rather than absent.
+pub(crate) fn immutable_text(new: &Value, old: &Value, key: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    if !same(new, old, &[key]) {
+        let text = part(new, key).as_str().unwrap_or_default();
+        errors.invalid(at.child(key), &Value::from(text), IMMUTABLE);
+    }
+}
+
+/// A member that must be one of a few texts; empty counts as absent.
 pub(crate) fn one_of(owner: &Value, key: &str, supported: &[&str], at: &Field<'_>, errors: &mut ErrorList) {
     match owner.get(key).and_then(Value::as_str).unwrap_or_default() {
         "" => errors.required(at.child(key), ""),
@@ -52,7 +67,7 @@ pub(crate) fn any_of(owner: &Value, key: &str, supported: &[&str], at: &Field<'_
     }
 }
 
-/// `Invalid` where the value is too much to show.
+/// `Invalid` with the value omitted.
 pub(crate) fn invalid_omitted(at: Field<'_>, why: impl Into<String>, errors: &mut ErrorList) {
     let kind = FieldErrorKind::Invalid;
     errors.add(FieldError { kind, field: at.into(), bad_value: None, detail: why.into() });

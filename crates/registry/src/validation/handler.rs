@@ -1,4 +1,4 @@
-//! What probes and hooks do: run a command, ask over the network, or wait.
+//! Handlers of probes and hooks: exec, HTTP, TCP, gRPC or sleep.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
@@ -21,7 +21,7 @@ const HANDLERS: [(&str, Check); 5] = [
     ("sleep", validate_sleep),
 ];
 
-/// Exactly one handler, and a sound one. A sleep ends before the pod's grace does.
+/// Exactly one valid handler. A sleep must be shorter than the pod's grace period.
 pub(crate) fn validate_handler(
     handler: &Value,
     grace_seconds: Option<i64>,
@@ -75,7 +75,7 @@ fn validate_sleep(sleep: &Value, grace_seconds: Option<i64>, at: &Field<'_>, err
     }
 }
 
-/// How long a pod is given to end, if it says.
+/// The grace period of a pod, if it is set.
 pub(crate) fn grace_seconds(spec: &Value) -> Option<i64> {
     given(spec, "terminationGracePeriodSeconds")
 }

@@ -1,4 +1,4 @@
-//! Amounts that are a number or a share: `3`, `"25%"`.
+//! Values that are a number or a percentage: `3`, `"25%"`.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
@@ -17,14 +17,14 @@ pub(crate) fn validate_int_or_percent(amount: &Value, at: &Field<'_>, errors: &m
     }
 }
 
-/// A share of the whole at most.
+/// A percentage of at most 100.
 pub(crate) fn validate_at_most_100_percent(amount: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     if amount.as_str().and_then(percent).is_some_and(|share| share > 100) {
         errors.invalid(*at, amount, "must not be greater than 100%");
     }
 }
 
-/// The number itself, or the share; text that is neither is a number if it reads as one.
+/// The number itself, or the percentage; other text is a number if it parses as one.
 pub(crate) fn magnitude(amount: &Value) -> i64 {
     match amount {
         Value::Int(number) => *number,

@@ -1,7 +1,7 @@
-//! Objects as messages show them where they show more than a word: in the form upstream works with, which has
-//! every field, in an order and under names of its own.
+//! Objects in messages that print more than a word: in upstream's internal form, which has
+//! every field, in an order and with names of its own.
 //!
-//! Only what is wrong is shown, so none of this needs to be fast. The table knows the types there are.
+//! Only invalid values are printed, so none of this needs to be fast. The table contains the types.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -9,24 +9,26 @@ use std::sync::OnceLock;
 use corten_api::{Value, json};
 
 const TABLE: &str = include_str!("internal_form.txt");
-/// The one type of messages that has members' names.
+/// The one type of messages that prints members' names.
 const SELECTOR: &str = "LabelSelector";
 
 struct Shape {
     /// The field's name.
     name: &'static str,
-    /// Where it is in the object; the field's name in lower case if it says nothing else.
+    /// Its member in the object; by default the field's name in lower case.
     member: String,
     holds: Holds,
 }
 
 #[derive(Clone, Copy)]
 enum Holds {
-    /// Anything; this if it is not set.
+    /// Any value; this if it is absent.
     Plain(&'static str),
     Struct(&'static str),
     Pointer(&'static str),
     List(&'static str),
+    /// An object's metadata, whose members are written among the fields, with their own names.
+    Metadata,
 }
 
 fn shapes() -> &'static HashMap<&'static str, Vec<Shape>> {
@@ -56,6 +58,7 @@ fn field(name: &'static str, holds: &'static str) -> Shape {
         }
     };
     let holds = match (holds.strip_prefix("[]"), holds.strip_prefix('*')) {
+        _ if holds == "inline" => Holds::Metadata,
         (Some(kind), _) => Holds::List(kind),
         (_, Some(kind)) => Holds::Pointer(kind),
         _ if holds.starts_with(|c: char| c.is_ascii_uppercase()) => Holds::Struct(holds),
@@ -74,7 +77,7 @@ pub(crate) fn pretty(kind: &str, value: &Value) -> String {
     written(kind, value, Writer { out: String::new(), indent: Some(0), blurs: false })
 }
 
-/// Whether two values of a type mean the same, be something empty or absent.
+/// Returns true if two values of a type are equal, with empty and absent values being the same.
 pub(crate) fn same(kind: &str, a: &Value, b: &Value) -> bool {
     let blurred = |value| written(kind, value, Writer { out: String::new(), indent: None, blurs: true });
     blurred(a) == blurred(b)
@@ -97,11 +100,33 @@ pub(crate) fn compact_list(kind: &str, items: &[Value]) -> String {
     format!("[{}]", items.join(","))
 }
 
+/// The members of an object's metadata that are set, in the order of upstream's type.
+fn metadata_members(metadata: &Value) -> impl Iterator<Item = (&'static str, &Value)> {
+    const ORDER: [&str; 14] = [
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "labels",
+        "annotations",
+        "ownerReferences",
+        "finalizers",
+    ];
+    let keys = ORDER.into_iter().chain(["managedFields"]);
+    keys.filter_map(move |key| Some((key, metadata.get(key).filter(|value| !value.is_null())?)))
+}
+
 struct Writer {
     out: String,
-    /// How deep in a pretty form.
+    /// The depth in the pretty form.
     indent: Option<usize>,
-    /// Whether what is empty is written like what is absent.
+    /// True if empty values are written like absent ones.
     blurs: bool,
 }
 
@@ -111,9 +136,21 @@ impl Writer {
             return self.selector(value);
         }
         let fields = shapes().get(kind).map_or(&[][..], Vec::as_slice);
-        self.enclosed('{', '}', fields.iter(), |writer, field| {
-            writer.key(field.name);
-            writer.field(field.holds, value.get(&field.member).unwrap_or(&Value::Null));
+        let mut members: Vec<(&str, Holds, &Value)> = Vec::new();
+        for field in fields {
+            let member = value.get(&field.member).unwrap_or(&Value::Null);
+            match field.holds {
+                Holds::Metadata => {
+                    members.extend(
+                        metadata_members(member).map(|(key, value)| (key, Holds::Plain("null"), value)),
+                    );
+                }
+                holds => members.push((field.name, holds, member)),
+            }
+        }
+        self.enclosed('{', '}', members.into_iter(), |writer, (name, holds, member)| {
+            writer.key(name);
+            writer.field(holds, member);
         });
     }
 
@@ -126,7 +163,7 @@ impl Writer {
         match (holds, if self.blurs && empty { &Value::Null } else { value }) {
             (Holds::Plain(zero), Value::Null) => self.out.push_str(zero),
             (Holds::Pointer(_) | Holds::List(_), Value::Null) => self.out.push_str("null"),
-            (Holds::Plain(_), value) => self.plain(value),
+            (Holds::Plain(_) | Holds::Metadata, value) => self.plain(value),
             (Holds::Struct(kind) | Holds::Pointer(kind), value) => self.structure(kind, value),
             (Holds::List(kind), value) => {
                 let items = value.as_array().unwrap_or_default();
@@ -135,7 +172,7 @@ impl Writer {
         }
     }
 
-    /// A value as it is.
+    /// Writes a value unchanged.
     fn plain(&mut self, value: &Value) {
         match value {
             Value::Object(map) => self.enclosed('{', '}', map.iter(), |writer, (key, value)| {
@@ -143,7 +180,7 @@ impl Writer {
                 writer.plain(value);
             }),
             Value::Array(items) => self.enclosed('[', ']', items.iter(), Writer::plain),
-            // What could be taken for markup is spelled out.
+            // Characters of markup are escaped.
             other => self.out.push_str(
                 &json::write_to_string(other)
                     .replace('<', "\\u003c")
@@ -153,7 +190,7 @@ impl Writer {
         }
     }
 
-    /// A selector has the names of its members, those that say something.
+    /// A selector has the names of its members that are set.
     fn selector(&mut self, value: &Value) {
         let says = |value: &&Value| match value {
             Value::Object(map) => !map.is_empty(),

@@ -1,8 +1,8 @@
 //! IP addresses and ranges of them (CIDRs).
 //!
-//! Old fields take any form of an address but those that other software reads differently: leading zeros
-//! and IPv4 in IPv6. What an old object holds is taken whatever its form. New fields take the canonical form
-//! only.
+//! Old fields accept any form of an address but those that other software parses differently: leading zeros
+//! and IPv4 in IPv6. Stored values are accepted in any form. New fields accept only the canonical
+//! form.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
 
-/// Reads an address of any form; leading zeros count for nothing.
+/// Parses an address of any form; leading zeros are ignored.
 pub fn parse_sloppy(text: &str) -> Option<IpAddr> {
     if let Ok(address) = text.parse() {
         return Some(address);
@@ -42,7 +42,7 @@ fn without_zeros(text: &str) -> String {
     octets.collect::<Vec<_>>().join(".")
 }
 
-/// An address as it should be written; IPv4 in IPv6 as IPv4.
+/// The canonical form of an address; IPv4 in IPv6 as IPv4.
 pub(crate) fn canonical(address: IpAddr) -> String {
     address.to_canonical().to_string()
 }
@@ -52,7 +52,7 @@ pub(crate) fn legacy_ip(text: &str, at: &Field<'_>, errors: &mut ErrorList) {
     strict_ip(text, &mut |why| errors.invalid(at, &Value::from(text), why));
 }
 
-/// Complaints about an address that must be in canonical form.
+/// The errors of an address that must be canonical.
 pub(crate) fn canonical_ip(text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     let address = strict_ip(text, &mut |why| complaints.push(why.to_owned()));
@@ -80,7 +80,7 @@ fn strict_ip(text: &str, complain: &mut dyn FnMut(&str)) -> Option<IpAddr> {
     Some(address)
 }
 
-/// A warning about an address in an old field that is not of the form it should have.
+/// A warning about an address in an old field that is not canonical.
 pub(crate) fn ip_warning(text: &str, at: &Field<'_>) -> Option<String> {
     let address = parse_sloppy(text)?;
     let canonical = canonical(address);
@@ -101,7 +101,7 @@ pub(crate) struct Cidr {
 }
 
 impl Cidr {
-    /// Reads a range of any form; bits beyond the prefix are kept, leading zeros count for nothing.
+    /// Parses a range of any form; bits beyond the prefix are kept, leading zeros are ignored.
     pub(crate) fn parse_sloppy(text: &str) -> Option<Cidr> {
         let (address, length) = text.split_once('/')?;
         let address = parse_sloppy(address)?;
@@ -124,7 +124,7 @@ impl Cidr {
         }
     }
 
-    /// Whether another range is part of this one, and smaller.
+    /// Returns true if another range is part of this one, and smaller.
     pub(crate) fn has_strict_subset(self, other: Cidr) -> bool {
         let same_family = self.address.is_ipv4() == other.address.is_ipv4();
         let start = Cidr { address: other.network(), length: self.length };
@@ -155,7 +155,7 @@ pub(crate) fn canonical_cidr(text: &str, at: &Field<'_>, errors: &mut ErrorList)
     }
 }
 
-/// An address and the length of its network's prefix, in canonical form.
+/// Validates an interface address: an IP address and a prefix length, in canonical form.
 pub(crate) fn interface_address(text: &str, at: &Field<'_>, errors: &mut ErrorList) {
     let Some(cidr) = Cidr::parse_sloppy(text) else {
         let why = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
@@ -191,7 +191,7 @@ fn strict_cidr(text: &str, at: &Field<'_>, errors: &mut ErrorList) -> Option<Cid
     None
 }
 
-/// Whether neither the address nor the length of a range that can be read has leading zeros.
+/// Returns true if neither the address nor the length of a valid range has leading zeros.
 fn is_standard_cidr(text: &str) -> bool {
     text.split_once('/').is_some_and(|(address, length)| {
         address.parse::<IpAddr>().is_ok() && (length == "0" || !length.starts_with('0'))
@@ -202,7 +202,7 @@ fn is_mapped(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some())
 }
 
-/// Warnings about a range in an old field that is not of the form it should have.
+/// Warnings about a range in an old field that is not canonical.
 pub(crate) fn cidr_warnings(text: &str, at: &Field<'_>, warnings: &mut Vec<String>) {
     let Some(cidr) = Cidr::parse_sloppy(text) else { return };
     let (canonical, before) = (cidr.canonical(), warnings.len());

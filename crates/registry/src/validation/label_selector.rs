@@ -5,14 +5,14 @@ use corten_api::{Field, Map, Value, names};
 
 use crate::validation::text::complain;
 
-/// What an object that is stored already may keep.
+/// Invalid values that a stored object may keep.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LabelSelectorOptions {
-    /// Values of expressions that are no label values.
+    /// Allows values of expressions that are not label values.
     pub(crate) allow_invalid_values: bool,
 }
 
-/// An absent selector is fine.
+/// An absent selector is valid.
 pub(crate) fn validate_label_selector(
     selector: Option<&Value>,
     options: LabelSelectorOptions,
@@ -70,7 +70,7 @@ fn validate_requirement(
     }
 }
 
-/// Whether an expression asks for a value that no label can have.
+/// Returns true if an expression has a value that no label can have.
 pub(crate) fn has_invalid_values(selector: Option<&Value>) -> bool {
     let requirements = selector.map_or(&[][..], |selector| selector.items_at(&["matchExpressions"]));
     let mut values = requirements.iter().flat_map(|requirement| requirement.items_at(&["values"]));

@@ -1,11 +1,11 @@
-//! Labels of nodes that have been replaced by others.
+//! Deprecated labels of nodes.
 
 use corten_api::{Field, Value};
 
 use crate::validation::fields::entries;
 use crate::validation::text::{list, text};
 
-/// What became of a label, if it is an old one.
+/// The deprecation of a label, if it is deprecated.
 pub(crate) fn deprecation(label: &str) -> Option<&'static str> {
     Some(match label {
         "beta.kubernetes.io/arch" => "deprecated since v1.14; use \"kubernetes.io/arch\" instead",

@@ -5,7 +5,7 @@ use corten_api::{Field, Value, names};
 
 use crate::validation::text::{complain, list, text};
 
-/// Whether values are looked at; those of preferences and of stored objects are not.
+/// The validation of values; those of preferences and of stored objects are not validated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NodeSelectorValues {
     Checked,
@@ -102,7 +102,7 @@ fn validate_field(requirement: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Whether an expression of a term asks for a value that no label can have.
+/// Returns true if an expression of a term has a value that no label can have.
 pub(crate) fn has_invalid_values(term: &Value) -> bool {
     let values = list(term, "matchExpressions").iter().flat_map(|requirement| list(requirement, "values"));
     values.into_iter().any(|value| !names::label_value(value.as_str().unwrap_or_default()).is_empty())

@@ -33,12 +33,12 @@ pub(crate) fn in_range(number: i64, low: i64, high: i64, at: &Field<'_>, errors:
     }
 }
 
-/// A user or group as Linux counts them.
+/// A Linux user or group id.
 pub(crate) fn id(number: i64, at: &Field<'_>, errors: &mut ErrorList) {
     in_range(number, 0, MOST_ID, at, errors);
 }
 
-/// A member that is a user or group, if it is there.
+/// A member that is a user or group id, if it is set.
 pub(crate) fn optional_id(value: &Value, key: &str, at: &Field<'_>, errors: &mut ErrorList) {
     if let Some(number) = given(value, key) {
         id(number, &at.child(key), errors);

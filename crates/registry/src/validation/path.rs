@@ -1,4 +1,4 @@
-//! Paths of files: no way up, and where it says so no way out.
+//! Paths of files: without `..`, and where required relative.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
@@ -9,14 +9,14 @@ pub(crate) fn has_backsteps(path: &str) -> bool {
     path.split('/').any(|part| part == "..")
 }
 
-/// A path that never goes up.
+/// A path without `..`.
 pub(crate) fn no_backsteps(path: &str, at: &Field<'_>, errors: &mut ErrorList) {
     if has_backsteps(path) {
         errors.invalid(at, &Value::from(path), "must not contain '..'");
     }
 }
 
-/// A relative path that never goes up.
+/// A relative path without `..`.
 pub(crate) fn local_descending(path: &str, at: &Field<'_>, errors: &mut ErrorList) {
     if path.starts_with('/') {
         errors.invalid(at, &Value::from(path), "must be a relative path");
@@ -24,7 +24,7 @@ pub(crate) fn local_descending(path: &str, at: &Field<'_>, errors: &mut ErrorLis
     no_backsteps(path, at, errors);
 }
 
-/// A relative path that never goes up and does not look like what atomic writers keep for themselves.
+/// A relative path without `..` that is not reserved by atomic writers.
 pub(crate) fn local_non_reserved(path: &str, at: &Field<'_>, errors: &mut ErrorList) {
     local_descending(path, at, errors);
     if path.starts_with("..") && !path.starts_with("../") {
@@ -32,12 +32,12 @@ pub(crate) fn local_non_reserved(path: &str, at: &Field<'_>, errors: &mut ErrorL
     }
 }
 
-/// Whether a path is one that `local_non_reserved` takes.
+/// Returns true if `local_non_reserved` accepts a path.
 pub(crate) fn is_local_non_reserved(path: &str) -> bool {
     !path.starts_with('/') && !path.starts_with("..") && !has_backsteps(path)
 }
 
-/// The permissions of a file, if they are given.
+/// The permissions of a file, if they are set.
 pub(crate) fn file_mode(value: &Value, key: &str, at: &Field<'_>, errors: &mut ErrorList) {
     let Some(mode) = value.get(key).and_then(Value::as_int) else { return };
     if !(0..=MOST_FILE_MODE).contains(&mode) {

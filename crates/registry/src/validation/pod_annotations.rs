@@ -1,4 +1,4 @@
-//! Annotations that say something about a pod.
+//! Annotations of pods.
 
 use std::cell::LazyCell;
 use std::collections::HashSet;
@@ -12,7 +12,8 @@ use crate::validation::security_profile::{validate_apparmor_matches, validate_se
 use crate::validation::text::{member, text};
 use crate::validation::toleration::validate_tolerations;
 
-pub(crate) const MIRROR: &str = "kubernetes.io/config.mirror";
+pub(crate) use corten_api::pods::MIRROR_ANNOTATION as MIRROR;
+
 pub(crate) const APPARMOR_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
 pub(crate) const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 pub(crate) const SECCOMP_PREFIX: &str = "container.seccomp.security.alpha.kubernetes.io/";
@@ -31,7 +32,7 @@ pub(crate) fn annotation<'v>(metadata: &'v Value, key: &str) -> Option<&'v str> 
     metadata.get("annotations")?.get(key)?.as_str()
 }
 
-/// What annotations say is sound, and true of the specification.
+/// Annotations are valid, and agree with the spec.
 pub(crate) fn validate_pod_annotations(
     metadata: &Value,
     old_metadata: Option<&Value>,
@@ -104,7 +105,7 @@ fn validate_annotated_seccomp(profile: &str, at: &Field<'_>, errors: &mut ErrorL
     }
 }
 
-/// Where a profile is both a field and an annotation, they are the same.
+/// Where a profile is both a field and an annotation, they must be equal.
 pub(crate) fn validate_profiles_match(
     metadata: &Value,
     spec: &Value,
@@ -156,7 +157,7 @@ pub(crate) fn container_annotation<'v>(
     metadata.get("annotations")?.get(&key).map(|value| value.as_str().unwrap_or_default())
 }
 
-/// Some annotations stay as they are for as long as the pod is there.
+/// Some annotations are immutable.
 pub(crate) fn validate_annotations_update(
     metadata: &Value,
     old_metadata: &Value,

@@ -1,23 +1,22 @@
-//! What checks of parts of a pod may know of the whole.
+//! The parts of a pod that checks of other parts may use.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
 
 use crate::validation::text::{list, text};
 
-/// Where a specification has its containers, in the order upstream visits them.
-pub(crate) const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+pub(crate) use corten_api::pods::CONTAINER_LISTS;
 
-/// Where upstream's complaints about a pod as a whole are: in a path without a name.
+/// The field of upstream's errors about a pod as a whole: a path without a name.
 pub(crate) const WHOLE_POD: &str = "[]";
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PodContext<'a> {
     pub(crate) spec: &'a Value,
-    /// The metadata of a pod; a template's is none of a pod.
+    /// The metadata of a pod; `None` for templates.
     pub(crate) pod_metadata: Option<&'a Value>,
-    /// The specification that is stored. What it holds that would be refused today may stay; it is looked at
-    /// only when there is something to refuse.
+    /// The stored spec. Its values that would be refused today may stay; it is read
+    /// only when there is an error to report.
     pub(crate) old_spec: Option<&'a Value>,
 }
 
@@ -49,7 +48,7 @@ impl<'a> PodContext<'a> {
     }
 }
 
-/// Whether a member is true.
+/// Returns true if a member is true.
 pub(crate) fn is(value: &Value, key: &str) -> bool {
     value.get(key).and_then(Value::as_bool) == Some(true)
 }
@@ -59,7 +58,7 @@ pub(crate) fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
     CONTAINER_LISTS.into_iter().flat_map(|key| list(spec, key))
 }
 
-/// Each container and where it is.
+/// Each container and its path.
 pub(crate) fn visit_containers(
     spec: &Value,
     at: &Field<'_>,
@@ -74,7 +73,7 @@ pub(crate) fn visit_containers(
     }
 }
 
-/// A container that keeps running beside the regular ones.
+/// Returns true for a container that keeps running beside the regular ones.
 pub(crate) fn is_sidecar(init_container: &Value) -> bool {
     text(init_container, "restartPolicy") == "Always"
 }

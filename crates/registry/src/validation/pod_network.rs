@@ -1,4 +1,4 @@
-//! A pod's place in the network: names it resolves, addresses it knows, ports it shares with its host.
+//! A pod's network: DNS, host aliases, host ports.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -12,7 +12,7 @@ const MOST_NAMESERVERS: usize = 3;
 const MOST_SEARCHES: usize = 32;
 const MOST_SEARCH_CHARACTERS: usize = 2048;
 
-/// In the host's network a container's port is the host's. Templates may leave that to pods.
+/// On the host's network a container's port is the host's. Templates may leave that to pods.
 pub(crate) fn validate_host_ports(context: &PodContext<'_>, at: &Field<'_>, errors: &mut ErrorList) {
     if !context.is("hostNetwork") {
         return;
@@ -79,7 +79,7 @@ fn validate_searches(searches: &[Value], at: &Field<'_>, errors: &mut ErrorList)
     }
 }
 
-/// Complaints about a domain to search: underscores are fine in one.
+/// The errors of a search domain, which may have underscores.
 fn search_domain(domain: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if domain.len() > names::SUBDOMAIN_MAX_LENGTH {

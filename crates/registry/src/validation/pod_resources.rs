@@ -50,7 +50,7 @@ fn validate_resource_claim(claim: &Value, is_repeated: bool, at: &Field<'_>, err
     }
 }
 
-/// What the pod has as a whole covers what its containers have.
+/// The pod's resources cover those of its containers.
 pub(crate) fn validate_pod_resources(context: &PodContext<'_>, at: &Field<'_>, errors: &mut ErrorList) {
     let Some(resources) = member(context.spec, "resources") else { return };
     let at = at.child("resources");
@@ -73,7 +73,7 @@ fn validate_pod_resource_name(name: &str, at: &Field<'_>, errors: &mut ErrorList
     }
 }
 
-/// Requests, and limits of huge pages: what containers have together is at most what the pod has.
+/// Requests, and limits of huge pages: the sum of the containers is at most the pod's value.
 fn validate_covers(spec: &Value, resources: &Value, key: &str, at: &Field<'_>, errors: &mut ErrorList) {
     for (name, own) in entries(resources.get(key)) {
         if key == "limits" && !is_huge_page(name) {
@@ -87,8 +87,8 @@ fn validate_covers(spec: &Value, resources: &Value, key: &str, at: &Field<'_>, e
     }
 }
 
-/// What containers have of a resource at the same time, at most: the regular ones and sidecars, or one that
-/// starts and the sidecars before it.
+/// The maximum of a resource that containers have at the same time: the regular ones and sidecars, or an init container
+/// and the sidecars before it.
 fn together(spec: &Value, key: &str, name: &str) -> Option<Quantity> {
     let of = |container: &Value| container.at(&["resources", key, name]).map(amount);
     let mut any = false;
@@ -112,7 +112,7 @@ fn together(spec: &Value, key: &str, name: &str) -> Option<Quantity> {
     any.then(|| if starting > running { starting } else { running })
 }
 
-/// No container is allowed more than the pod. Upstream's path leads through the pod's resources.
+/// No container's limit exceeds the pod's. Upstream's path is that of the pod's resources.
 fn validate_container_limits(spec: &Value, resources: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let at = at.child("containers");
     for (i, container) in list(spec, "containers").iter().enumerate() {

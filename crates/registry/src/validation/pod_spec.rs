@@ -1,4 +1,4 @@
-//! A pod's specification, in pods and in templates alike: the order of its checks, and those too small for a
+//! A pod's spec, in pods and in templates: the order of its checks, and those too small for a
 //! file of their own.
 
 use corten_api::status::ErrorList;
@@ -23,7 +23,7 @@ use crate::validation::{affinity, number, tolerance, windows};
 
 const MOST_SECONDS: i64 = i32::MAX as i64;
 
-/// Everything wrong with a specification, in upstream's order.
+/// All errors of a spec, in upstream's order.
 pub(crate) fn validate_pod_spec(context: &PodContext<'_>, at: &Field<'_>, errors: &mut ErrorList) {
     let spec = context.spec;
     if member(spec, "terminationGracePeriodSeconds").is_none() {
@@ -102,7 +102,7 @@ fn validate_scheduling_gates(spec: &Value, at: &Field<'_>, errors: &mut ErrorLis
     }
 }
 
-/// Users of one's own go with neither the host's namespaces nor its devices.
+/// A user namespace is incompatible with the host's namespaces and devices.
 fn validate_host_users(context: &PodContext<'_>, at: &Field<'_>, errors: &mut ErrorList) {
     if context.host_users() {
         return;
@@ -147,7 +147,7 @@ fn validate_scheduling_group(spec: &Value, at: &Field<'_>, errors: &mut ErrorLis
     }
 }
 
-/// Variables are read from files of empty directories only.
+/// Variables may be read only from files in empty directories.
 fn validate_file_key_volumes(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     visit_containers(spec, at, errors, &mut |container, at, errors| {
         let at = at.child("env");

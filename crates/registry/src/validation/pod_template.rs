@@ -10,12 +10,12 @@ use crate::validation::pod_spec::validate_pod_spec;
 use crate::validation::pod_warnings::pod_warnings;
 use crate::validation::text::list;
 
-/// Everything wrong with a new template. Upstream leaves `metadata` out of the paths of labels and annotations.
+/// All errors of a new template. Upstream leaves `metadata` out of the paths of labels and annotations.
 pub(crate) fn validate_pod_template_spec(template: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     validate(template, None, at, errors);
 }
 
-/// Everything wrong with a template that replaces another, which may keep what would be refused today.
+/// All errors of a template that replaces another, which may keep values that would be refused today.
 pub(crate) fn validate_pod_template_spec_update(
     template: &Value,
     old: &Value,
@@ -44,7 +44,7 @@ fn validate(template: &Value, old: Option<&Value>, at: &Field<'_>, errors: &mut 
     }
 }
 
-/// What a client should know about a template that is accepted. What it was before makes no difference.
+/// Warnings about an accepted template. The previous one does not matter.
 pub(crate) fn pod_template_warnings(template: &Value, _: Option<&Value>, at: &Field<'_>) -> Vec<String> {
     let part = |key: &str| template.get(key).unwrap_or(&Value::Null);
     pod_warnings(part("metadata"), part("spec"), true, at)

@@ -1,5 +1,5 @@
-//! What clients are told about a pod or template that is accepted: what is deprecated, does nothing, or does
-//! something else than it seems to.
+//! Warnings about an accepted pod or template: deprecated values, values without effect, and values with another
+//! effect than it seems.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ use crate::validation::resources::{amount, spelled};
 use crate::validation::text::{list, member, text};
 use crate::validation::volume_warnings::volume_warnings;
 
-/// Everything there is to say of a pod, which is the root, or of a template.
+/// All warnings about a pod, which is the root, or a template.
 pub(crate) fn pod_warnings(metadata: &Value, spec: &Value, is_template: bool, at: &Field<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     let spec_at = at.child("spec");
@@ -87,7 +87,7 @@ fn warn_of_node_labels(spec: &Value, at: &Field<'_>, warnings: &mut Vec<String>)
     }
 }
 
-/// Preferences may ask for what no label can be, and get nothing.
+/// Preferences may have values that no label can have, and match nothing.
 fn warn_of_node_term(term: &Value, look_at_values: bool, at: &Field<'_>, warnings: &mut Vec<String>) {
     let at = at.child("matchExpressions");
     for (i, expression) in list(term, "matchExpressions").iter().enumerate() {
@@ -165,7 +165,7 @@ fn warn_of_nameless_secrets(spec: &Value, at: &Field<'_>, warnings: &mut Vec<Str
     }
 }
 
-/// Bytes are whole.
+/// Quantities of bytes are whole.
 fn warn_of_fractions<const N: usize>(
     resources: Option<&Value>,
     at: &Field<'_>,
@@ -191,7 +191,7 @@ fn warn_of_pod_seccomp(metadata: &Value, spec: &Value, at: &Field<'_>, warnings:
     }
 }
 
-/// Profiles that are annotations only. A pod's AppArmor profiles were made fields already.
+/// Profiles that are only annotations. A pod's AppArmor profiles were already converted to fields.
 fn warn_of_profiles(
     metadata: &Value,
     spec: &Value,
@@ -233,7 +233,7 @@ fn warn_of_container(container: &Value, at: &Field<'_>, warnings: &mut Vec<Strin
         if !repeats.at(i) {
             continue;
         }
-        // A variable may extend what it was: then it is there twice for a reason.
+        // A variable may refer to its previous value: then it is repeated on purpose.
         let (value, reference) = (text(variable, "value"), format!("$({name})"));
         let extends = value.contains(&reference) && value != reference;
         if !extends || member(variable, "valueFrom").is_some() {
@@ -246,13 +246,13 @@ fn warn_of_container(container: &Value, at: &Field<'_>, warnings: &mut Vec<Strin
     }
 }
 
-/// A port is compared with so many others that have its number: more warnings are of no use.
+/// Maximum number of ports of the same number that a port is compared with: more warnings are of no use.
 const MOST_COMPARED: usize = 100;
 
-/// A port, and the list, container and number it has.
+/// A port, and its list, container and index.
 type Port<'v> = (&'v Value, &'static str, usize, usize);
 
-/// Ports of all containers, which are one to the world.
+/// Ports of all containers, which share the pod's address.
 fn ports(spec: &Value) -> impl Iterator<Item = Port<'_>> {
     CONTAINER_LISTS.into_iter().flat_map(move |key| {
         list(spec, key).iter().enumerate().flat_map(move |(i, container)| {
@@ -271,7 +271,7 @@ fn warn_of_ports(spec: &Value, at: &Field<'_>, warnings: &mut Vec<String>) {
     for own in ports(spec) {
         let port = own.0;
         if !text(port, "hostIP").is_empty() && int(port, "hostPort") == 0 {
-            warnings.push(format!("{}: hostIP set without hostPort: {}", place(own), port_in_words(port)));
+            warnings.push(format!("{}: hostIP set without hostPort: {}", place(own), printed_port(port)));
         }
         let same = earlier.entry((int(port, "containerPort"), text(port, "protocol"))).or_default();
         for other in same.iter().take(MOST_COMPARED) {
@@ -297,7 +297,7 @@ fn warn_of_ports(spec: &Value, at: &Field<'_>, warnings: &mut Vec<String>) {
     }
 }
 
-/// How two definitions of a port are in each other's way.
+/// The conflict of two definitions of a port.
 fn conflict(a: &Value, b: &Value) -> Option<&'static str> {
     let ports = (int(a, "hostPort"), int(b, "hostPort"));
     let ips = (text(a, "hostIP"), text(b, "hostIP"));
@@ -313,7 +313,7 @@ fn conflict(a: &Value, b: &Value) -> Option<&'static str> {
 }
 
 /// A port as Go prints a struct with its fields.
-fn port_in_words(port: &Value) -> String {
+fn printed_port(port: &Value) -> String {
     format!(
         "{{Name:{} HostPort:{} ContainerPort:{} Protocol:{} HostIP:{}}}",
         text(port, "name"),

@@ -39,7 +39,7 @@ fn validate_name(name: &str, is_repeated: bool, at: &Field<'_>, errors: &mut Err
     complain(&at.child("name"), name, complaints, errors);
 }
 
-/// A number or a name.
+/// Validates a port number or name.
 pub(crate) fn validate_port_number_or_name(port: Option<&Value>, at: &Field<'_>, errors: &mut ErrorList) {
     match port {
         Some(Value::String(name)) => complain(at, name, names::port_name(name), errors),
@@ -47,7 +47,7 @@ pub(crate) fn validate_port_number_or_name(port: Option<&Value>, at: &Field<'_>,
     }
 }
 
-/// No two of the host's ports are the same, in containers that run together.
+/// Host ports are unique, in containers that run together.
 pub(crate) fn validate_unique_host_ports(containers: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
     let mut seen = HashSet::new();
     for (i, container) in containers.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Volumes that put several sources into one directory.
+//! Volumes that combine several sources in one directory.
 
 use std::collections::HashSet;
 
@@ -18,11 +18,11 @@ use crate::validation::volume_source::{validate_downward_file, validate_key_to_p
 const KINDS: [&str; 6] =
     ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
 
-/// The paths sources were given so far.
+/// The paths of sources so far.
 struct Paths<'a>(HashSet<&'a str>);
 
 impl<'a> Paths<'a> {
-    /// Notes a path; one that was noted before is a conflict.
+    /// Adds a path; one that was added before is a conflict.
     fn add(&mut self, path: &'a str, blamed: &str, at: &Field<'_>, errors: &mut ErrorList) {
         if !self.0.insert(path) {
             errors.invalid(at, &Value::from(blamed), "conflicting duplicate paths");
@@ -164,7 +164,7 @@ fn validate_trust_bundle_by_name(bundle: &Value, name: &str, at: &Field<'_>, err
     if name.is_empty() {
         errors.required(name_at, "must be a valid object name");
     }
-    // What follows the last colon is the bundle's own name; before it is its signer's.
+    // The text after the last colon is the bundle's own name; before it is its signer's.
     let own = name.rsplit_once(':').map_or(name, |(_, own)| own);
     for complaint in names::dns1123_subdomain(own) {
         let why = format!("not a valid clustertrustbundlename: {complaint}");

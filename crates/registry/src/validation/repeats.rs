@@ -1,9 +1,9 @@
-//! Which items of a list repeat an earlier one: found out once for a list, however long it is.
+//! Items of a list that repeat an earlier one: determined once for a list, however long it is.
 
 use std::collections::HashSet;
 use std::hash::Hash;
 
-/// Most lists are short, and told apart without memory of their own.
+/// Most lists are short, and need no allocation.
 const SHORT: usize = 16;
 
 pub(crate) enum Repeats {
@@ -24,7 +24,7 @@ impl Repeats {
         Repeats::Long(places.collect())
     }
 
-    /// Whether the item at a place is like one before it.
+    /// Returns true if the item at an index equals an earlier one.
     pub(crate) fn at(&self, place: usize) -> bool {
         match self {
             Repeats::Short(bits) => place < SHORT && bits >> place & 1 == 1,

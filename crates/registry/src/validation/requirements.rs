@@ -1,4 +1,4 @@
-//! What containers request and are limited to, and the claims they use.
+//! Requests and limits of containers, and the claims they use.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -26,7 +26,7 @@ pub(crate) fn validate_container_resources(
     }
 }
 
-/// Limits and requests, and how they go together.
+/// Limits and requests, and their consistency.
 pub(crate) fn validate_requirements(
     context: &PodContext<'_>,
     resources: &Value,
@@ -81,7 +81,7 @@ fn validate_against_limit(
         }
         return;
     };
-    // Mostly they are the same, which is cheaper to see than what they are.
+    // Mostly they are equal, which is cheaper to check than to parse.
     if request == limit {
         return;
     }
@@ -120,7 +120,7 @@ fn validate_huge_pages(
 fn validate_claims(context: &PodContext<'_>, claims: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
     let known = list(context.spec, "resourceClaims").iter().map(|claim| text(claim, "name"));
     let known: BTreeSet<&str> = known.filter(|name| !name.is_empty()).collect();
-    // The parts of each claim that were used so far; the empty one is all of it.
+    // The used parts of each claim; the empty one is all of it.
     let mut used: HashMap<&str, HashSet<&str>> = HashMap::new();
     for (i, claim) in claims.iter().enumerate() {
         let (name, request) = (text(claim, "name"), text(claim, "request"));
@@ -162,7 +162,7 @@ fn validate_claim_exists(known: &BTreeSet<&str>, name: &str, at: &Field<'_>, err
     });
 }
 
-/// What running a pod takes besides its containers.
+/// The overhead of running a pod.
 pub(crate) fn validate_overhead(context: &PodContext<'_>, at: &Field<'_>, errors: &mut ErrorList) {
     if let Some(overhead) = context.spec.get("overhead").filter(|overhead| !overhead.is_null()) {
         let limits = Some(overhead);

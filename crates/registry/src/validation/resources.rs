@@ -1,4 +1,4 @@
-//! Amounts of resources: which names there are, and how much of each makes sense.
+//! Quantities of resources: valid names and values.
 
 use corten_api::quantity::Quantity;
 use corten_api::status::ErrorList;
@@ -13,7 +13,7 @@ pub(crate) fn entries(resources: Option<&Value>) -> impl Iterator<Item = (&Str, 
     resources.and_then(Value::as_object).into_iter().flat_map(Map::iter)
 }
 
-/// An amount; zero for what is none.
+/// A quantity; zero if it is invalid.
 pub(crate) fn amount(value: &Value) -> Quantity {
     match value {
         Value::String(text) => Quantity::parse(text).unwrap_or(Quantity::ZERO),
@@ -22,7 +22,7 @@ pub(crate) fn amount(value: &Value) -> Quantity {
     }
 }
 
-/// An amount as upstream spells it.
+/// A quantity in upstream's format.
 pub(crate) fn spelled(value: &Value) -> Value {
     match value {
         Value::String(_) => value.clone(),
@@ -34,19 +34,19 @@ pub(crate) fn is_huge_page(name: &str) -> bool {
     name.starts_with(HUGE_PAGES)
 }
 
-/// Whether an amount of huge pages is a number of whole ones.
+/// Returns true if a quantity of huge pages is a whole number of pages.
 pub(crate) fn is_divisible_huge_page(name: &str, amount: Quantity) -> bool {
     let size = name.strip_prefix(HUGE_PAGES).and_then(|size| Quantity::parse(size).ok());
     let Some(size) = size.filter(|size| !size.is_negative() && !size.is_zero()) else { return false };
     size.milli_value() % 1000 == 0 && size.value() != 0 && amount.value() % size.value() == 0
 }
 
-/// A resource of Kubernetes' own: one without a domain, or of its domain.
+/// Returns true for a resource of Kubernetes: one without a domain, or of its domain.
 pub(crate) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// A resource of somebody else, whose name still fits when it is counted by quotas.
+/// Returns true for a third-party resource whose name is still valid with the prefix of quotas.
 pub(crate) fn is_extended(name: &str) -> bool {
     const REQUESTS: &str = "requests.";
     if is_native(name) || name.starts_with(REQUESTS) {
@@ -57,12 +57,12 @@ pub(crate) fn is_extended(name: &str) -> bool {
     counted && !rest.contains('/') && names::qualified_name(name).is_empty()
 }
 
-/// Whether more of a resource may be promised than there is.
+/// Returns true if a resource may be overcommitted.
 pub(crate) fn is_overcommit_allowed(name: &str) -> bool {
     is_native(name) && !is_huge_page(name)
 }
 
-/// Resources that are counted one by one.
+/// Returns true for resources that are counted in whole numbers.
 pub(crate) fn is_integer(name: &str) -> bool {
     const COUNTED: [&str; 9] = [
         "pods",
@@ -78,7 +78,7 @@ pub(crate) fn is_integer(name: &str) -> bool {
     COUNTED.contains(&name) || is_extended(name)
 }
 
-/// A resource that is known at all.
+/// Returns true for a standard resource.
 pub(crate) fn is_standard(name: &str) -> bool {
     const KNOWN: [&str; 20] = [
         "cpu",
@@ -105,7 +105,7 @@ pub(crate) fn is_standard(name: &str) -> bool {
     KNOWN.contains(&name) || is_huge_page(name) || name.starts_with("requests.hugepages-")
 }
 
-/// The name of a resource of whatever kind; false if it is none.
+/// The name of a resource of any kind; false if it is invalid.
 pub(crate) fn validate_resource_name(name: &str, at: &Field<'_>, errors: &mut ErrorList) -> bool {
     let complaints = names::qualified_name(name);
     if !complaints.is_empty() {
@@ -135,7 +135,7 @@ pub(crate) fn validate_container_resource_name(name: &str, at: &Field<'_>, error
     }
 }
 
-/// An amount is not negative, and whole where things are counted.
+/// A quantity is not negative, and whole for resources that are counted.
 pub(crate) fn validate_quantity(name: &str, value: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     if is_negative(value) {
         errors.invalid(at, &spelled(value), "must be greater than or equal to 0");
@@ -145,7 +145,7 @@ pub(crate) fn validate_quantity(name: &str, value: &Value, at: &Field<'_>, error
     }
 }
 
-/// Most amounts can be seen not to be negative without being read.
+/// Most quantities are seen to be non-negative without being parsed.
 fn is_negative(value: &Value) -> bool {
     value.as_str().is_none_or(|text| text.starts_with('-')) && amount(value).is_negative()
 }

@@ -56,7 +56,7 @@ fn validate_sysctls(context: &PodContext<'_>, sysctls: &[Value], at: &Field<'_>,
     }
 }
 
-/// Segments with dots or slashes between them.
+/// Segments separated by dots or slashes.
 fn is_sysctl_name(name: &str) -> bool {
     let end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let segment = |segment: &str| match segment.as_bytes() {
@@ -69,10 +69,10 @@ fn is_sysctl_name(name: &str) -> bool {
     name.len() <= 253 && name.split(['.', '/']).all(segment)
 }
 
-/// Why a setting of a namespace cannot be made where that namespace is the host's.
+/// The reason for which a sysctl of a namespace cannot be set where that namespace is the host's.
 pub(crate) fn host_sysctl_complaint(name: &str, spec: &Value) -> Option<&'static str> {
     const IPC: [&str; 3] = ["kernel.shm", "kernel.msg", "fs.mqueue."];
-    // The first separator decides what the others mean.
+    // The first separator determines the meaning of the others.
     let dotted = match name.find(['.', '/']) {
         Some(i) if name.as_bytes().get(i) == Some(&b'/') => {
             let swap = |c| match c {
@@ -114,7 +114,7 @@ pub(crate) fn validate_security_context(
     validate_apparmor_profile(security, at, errors);
 }
 
-/// Who may do everything already cannot be kept from getting there.
+/// Privileges that imply escalation cannot be combined with `allowPrivilegeEscalation: false`.
 fn validate_without_escalation(
     context: &PodContext<'_>,
     security: &Value,

@@ -67,9 +67,9 @@ fn validate_apparmor_name(name: Option<&str>, at: &Field<'_>, errors: &mut Error
     }
 }
 
-/// How a profile's type and name read as an annotation.
+/// The annotation format of a profile's type and name.
 struct Spelling {
-    /// What the words about a mismatch begin with.
+    /// The first words of a mismatch's message.
     kind: &'static str,
     runtime_default: &'static [&'static str],
 }
@@ -78,7 +78,7 @@ const SECCOMP: Spelling =
     Spelling { kind: "seccomp", runtime_default: &["runtime/default", "docker/default"] };
 const APPARMOR: Spelling = Spelling { kind: "apparmor", runtime_default: &["runtime/default"] };
 
-/// Says so if a seccomp profile and its annotation differ.
+/// Reports a seccomp profile that differs from its annotation.
 pub(crate) fn validate_seccomp_matches(
     annotation: &str,
     profile: &Value,
@@ -88,7 +88,7 @@ pub(crate) fn validate_seccomp_matches(
     validate_matches(&SECCOMP, annotation, profile, at, errors);
 }
 
-/// Says so if an AppArmor profile and its annotation differ.
+/// Reports an AppArmor profile that differs from its annotation.
 pub(crate) fn validate_apparmor_matches(
     annotation: &str,
     profile: &Value,

@@ -1,9 +1,9 @@
-//! Names of who signs certificates: `example.com/signer`.
+//! Names of certificate signers: `example.com/signer`.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
-/// Whether a signer is of Kubernetes' own domain.
+/// Returns true if a signer is of Kubernetes' own domain.
 pub(crate) fn is_kubernetes_signer_name(name: &str) -> bool {
     let host = name.split_once('/').map_or(name, |(host, _)| host);
     host == "kubernetes.io" || host.ends_with(".kubernetes.io")
@@ -35,7 +35,7 @@ pub(crate) fn validate_signer_name(name: &str, at: &Field<'_>, errors: &mut Erro
     }
 }
 
-/// The first segment that is not of a format is complained of.
+/// The first invalid segment is reported.
 fn validate_segments(text: &str, format: fn(&str) -> Vec<String>, at: &Field<'_>, errors: &mut ErrorList) {
     for segment in text.split('.') {
         let complaints = format(segment);

@@ -1,14 +1,16 @@
-//! Texts that must look a certain way: names, paths, keys, URLs.
+//! Texts with a format: names, paths, keys, URLs.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
+
+use crate::rules::NameRule;
 
 /// A member's text; empty if there is none.
 pub(crate) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A member that is there and not null.
+/// A member that exists and is not null.
 pub(crate) fn member<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
     value.get(key).filter(|member| !member.is_null())
 }
@@ -18,14 +20,22 @@ pub(crate) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value.get(key).and_then(Value::as_array).unwrap_or_default()
 }
 
-/// Says each complaint about a text.
+/// Adds each error of a text.
 pub(crate) fn complain(at: &Field<'_>, text: &str, complaints: Vec<String>, errors: &mut ErrorList) {
     for complaint in complaints {
         errors.invalid(at, &Value::from(text), complaint);
     }
 }
 
-/// A text that must be there and of a format.
+/// The prefix of a generated name, which upstream validates in updates of a few resources, too.
+pub(crate) fn validate_generate_name(object: &Value, rule: NameRule, errors: &mut ErrorList) {
+    let prefix = object.str_at(&["metadata", "generateName"]).unwrap_or_default();
+    if !prefix.is_empty() {
+        complain(&Field::new("metadata").child("generateName"), prefix, rule.check_prefix(prefix), errors);
+    }
+}
+
+/// A required text of a format.
 pub(crate) fn required(text: &str, format: fn(&str) -> Vec<String>, at: &Field<'_>, errors: &mut ErrorList) {
     match text {
         "" => errors.required(at, ""),
@@ -33,7 +43,7 @@ pub(crate) fn required(text: &str, format: fn(&str) -> Vec<String>, at: &Field<'
     }
 }
 
-/// A text that must be of a format if it is there.
+/// An optional text of a format.
 pub(crate) fn optional(text: &str, format: fn(&str) -> Vec<String>, at: &Field<'_>, errors: &mut ErrorList) {
     if !text.is_empty() {
         complain(at, text, format(text), errors);
@@ -47,7 +57,7 @@ pub(crate) fn require(value: &Value, keys: &[&str], at: &Field<'_>, errors: &mut
     }
 }
 
-/// A port's number: complaints about one that is out of range.
+/// The errors of a port's number.
 pub(crate) fn port_number(port: i64, at: &Field<'_>, errors: &mut ErrorList) {
     if !(1..=65535).contains(&port) {
         errors.invalid(at, &Value::from(port), "must be between 1 and 65535, inclusive");

@@ -1,5 +1,5 @@
-//! What a stored specification may hold although it would be refused today, so that updates of other parts
-//! still succeed. Asked only when there is something to refuse.
+//! Values that a stored spec may keep although they would be refused today, so that updates of other parts
+//! still succeed. Evaluated only when there is an error to report.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
@@ -13,7 +13,7 @@ use crate::validation::text::{list, member, text};
 use crate::validation::topology_spread::validate_match_label_keys;
 use crate::validation::{node_selector, path};
 
-fn finds_fault(check: impl FnOnce(&mut ErrorList)) -> bool {
+fn has_errors(check: impl FnOnce(&mut ErrorList)) -> bool {
     let mut errors = ErrorList::new();
     check(&mut errors);
     !errors.is_empty()
@@ -45,7 +45,7 @@ pub(crate) fn invalid_node_affinity_values(spec: &Value) -> bool {
 
 pub(crate) fn invalid_spread_selectors(spec: &Value) -> bool {
     list(spec, "topologySpreadConstraints").iter().any(|constraint| {
-        finds_fault(|errors| {
+        has_errors(|errors| {
             let selector = member(constraint, "labelSelector");
             validate_label_selector(selector, LabelSelectorOptions::default(), &Field::ROOT, errors);
         })
@@ -54,7 +54,7 @@ pub(crate) fn invalid_spread_selectors(spec: &Value) -> bool {
 
 pub(crate) fn invalid_spread_label_keys(spec: &Value) -> bool {
     list(spec, "topologySpreadConstraints").iter().any(|constraint| {
-        finds_fault(|errors| {
+        has_errors(|errors| {
             let keys = list(constraint, "matchLabelKeys");
             validate_match_label_keys(keys, &[], member(constraint, "labelSelector"), &Field::ROOT, errors);
         })

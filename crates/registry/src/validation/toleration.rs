@@ -45,7 +45,7 @@ fn validate_operator(operator: &str, value: &str, at: &Field<'_>, errors: &mut E
                 errors.invalid(at, &Value::from(value), why);
             }
         }
-        // Known, and not taken yet.
+        // Known, and not enabled yet.
         "Lt" | "Gt" => {
             errors.not_supported(at, &Value::from(operator), &["Equal", "Exists", "Lt", "Gt"]);
         }
@@ -53,7 +53,7 @@ fn validate_operator(operator: &str, value: &str, at: &Field<'_>, errors: &mut E
     }
 }
 
-/// What a taint does to pods that do not tolerate it.
+/// The effect of a taint on pods that do not tolerate it.
 pub(crate) fn validate_taint_effect(effect: &str, at: &Field<'_>, errors: &mut ErrorList) {
     const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     if !EFFECTS.contains(&effect) {

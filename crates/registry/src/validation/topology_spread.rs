@@ -1,4 +1,4 @@
-//! How pods are spread over zones, nodes and the like.
+//! Topology spread constraints.
 
 use std::collections::HashMap;
 
@@ -65,7 +65,7 @@ fn validate_min_domains(constraint: &Value, action: &str, at: &Field<'_>, errors
     }
 }
 
-/// A stored constraint whose keys were never merged into its selector is held to what held then.
+/// A stored constraint whose keys were never merged into its selector keeps the older rules.
 fn validate_spread_label_keys(
     context: &PodContext<'_>,
     constraint: &Value,
@@ -94,14 +94,14 @@ fn validate_spread_label_keys(
     }
 }
 
-/// The keys a selector asks about, in its order.
+/// The keys of a selector, in its order.
 fn selector_keys(selector: &Value) -> impl Iterator<Item = &str> {
     let labels = selector.get("matchLabels").and_then(Value::as_object).into_iter().flat_map(Map::keys);
     let expressions = list(selector, "matchExpressions").iter().map(|expression| text(expression, "key"));
     labels.map(|key| key.as_str()).chain(expressions)
 }
 
-/// Keys whose values are those of the pod itself, or are not. The selector has them already, merged in: a key
+/// Keys whose values are those of the pod itself, or are not. They are already merged into the selector: a key
 /// that it has twice was in both.
 pub(crate) fn validate_match_label_keys(
     keys: &[Value],

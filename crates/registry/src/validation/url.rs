@@ -1,8 +1,8 @@
-//! URLs in parts, read as Go reads them: leniently, and with its words for what cannot be read.
+//! URLs in parts, parsed as by Go: leniently, and with its errors.
 
 use corten_api::status::quoted;
 
-/// What a URL consists of, undecoded.
+/// The parts of a URL, undecoded.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Url<'t> {
     /// As written; schemes are compared without regard to case.
@@ -13,7 +13,7 @@ pub(crate) struct Url<'t> {
     pub(crate) fragment: &'t str,
 }
 
-/// Reads a URL, or says why it cannot be read.
+/// Parses a URL, or returns Go's error.
 pub(crate) fn parse(text: &str) -> Result<Url<'_>, String> {
     let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
     let refuse = |why: String| Err(format!("parse {}: {why}", quoted(rest)));
@@ -51,7 +51,7 @@ pub(crate) fn parse(text: &str) -> Result<Url<'_>, String> {
     Ok(url)
 }
 
-/// The scheme, which may be missing, and what follows it.
+/// The scheme, which may be missing, and the text after it.
 fn scheme(text: &str) -> Result<(&str, &str), &'static str> {
     for (i, byte) in text.bytes().enumerate() {
         match byte {

@@ -11,7 +11,7 @@ use crate::validation::text::{list, member, required, text};
 use crate::validation::volume_claim::validate_volume_claim_template;
 use crate::validation::volume_source::{SOURCES, Source};
 
-/// The volumes containers may use, by name: those with nothing wrong.
+/// The volumes that containers may use, by name: the valid ones.
 pub(crate) struct Volumes<'a>(HashMap<&'a str, &'a Value>);
 
 impl<'a> Volumes<'a> {
@@ -33,7 +33,7 @@ pub(crate) fn validate_volumes<'a>(
     });
     for (i, volume) in all.iter().enumerate() {
         let (at, name) = (at.index(i), text(volume, "name"));
-        // Whether anything is wrong is asked of a list of its own: the other may be full.
+        // Errors are counted in a separate list: the other may be full.
         let mut own = ErrorList::new();
         validate_source(context, volume, &at, &mut own);
         required(name, names::dns1123_label, &at.child("name"), &mut own);
@@ -49,7 +49,7 @@ pub(crate) fn validate_volumes<'a>(
     volumes
 }
 
-/// A claim that is made for an ephemeral volume is for that one only.
+/// The claim of an ephemeral volume is used by that volume only.
 fn validate_claim_is_not_generated(
     context: &PodContext<'_>,
     volume: &Value,
@@ -89,7 +89,7 @@ fn validate_source(context: &PodContext<'_>, volume: &Value, at: &Field<'_>, err
     }
 }
 
-/// The sources of a volume, in upstream's order. A volume mostly is a name and one source: then the source is
+/// The sources of a volume, in upstream's order. A volume is mostly a name and one source: then the source is
 /// looked up by its name rather than each of all sources in the volume.
 fn sources(volume: &Value) -> impl Iterator<Item = &'static Source> {
     let members = || volume.as_object().into_iter().flat_map(Map::iter).filter(|(key, _)| *key != "name");
@@ -109,7 +109,7 @@ fn validate_iscsi_name(volume: &Value, iscsi: &Value, at: &Field<'_>, errors: &m
     }
 }
 
-/// A volume that comes and goes with the pod. Its claim is named after both.
+/// A volume with the pod's lifetime. Its claim is named after both.
 fn validate_ephemeral(
     context: &PodContext<'_>,
     volume: &Value,

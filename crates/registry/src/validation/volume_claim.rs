@@ -10,7 +10,7 @@ use crate::validation::text::{complain, list, member, optional, text};
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
-/// A template of a claim: of its metadata only labels and annotations are used, so nothing else may be set.
+/// A template of a claim: only labels and annotations of its metadata are used, so nothing else may be set.
 pub(crate) fn validate_volume_claim_template(template: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     if let Some(metadata) = member(template, "metadata") {
         let at = at.child("metadata");
@@ -18,20 +18,14 @@ pub(crate) fn validate_volume_claim_template(template: &Value, at: &Field<'_>, e
             names::validate_annotations(Some(annotations), &at.child("annotations"), errors);
         }
         validate_labels(metadata.get("labels"), &at.child("labels"), errors);
-        for key in
-            ["name", "generateName", "namespace", "uid", "resourceVersion", "ownerReferences", "finalizers"]
-        {
-            if member(metadata, key).is_some() {
-                errors.forbidden(at.child(key), "cannot be set");
-            }
-        }
+        validate_no_other_metadata(metadata, &at, errors);
     }
     let spec = template.get("spec").unwrap_or(&Value::Null);
     let options = LabelSelectorOptions::default();
     validate_volume_claim_spec(spec, options, false, &at.child("spec"), errors);
 }
 
-/// `keeps_groups`: the groups of stored data sources are not looked at again.
+/// `keeps_groups`: the groups of stored data sources are not validated again.
 pub(crate) fn validate_volume_claim_spec(
     spec: &Value,
     options: LabelSelectorOptions,
@@ -95,7 +89,7 @@ fn validate_data_sources(spec: &Value, keeps_groups: bool, at: &Field<'_>, error
     } else {
         return;
     };
-    // Upstream shows where the source is, in the form it keeps paths in: that is nothing.
+    // Upstream prints the path of the source in its internal form, which is empty.
     errors.invalid_shown(at, "{}", why);
 }
 
@@ -112,5 +106,29 @@ fn validate_data_source(source: &Value, keeps_groups: bool, at: &Field<'_>, erro
     }
     if !group.is_empty() && !keeps_groups {
         complain(&at.child("apiGroup"), group, names::dns1123_subdomain(group), errors);
+    }
+}
+
+/// The metadata of a template has labels and annotations only. Paths have the names of upstream's Go fields.
+pub(crate) fn validate_no_other_metadata(metadata: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    let fields = [
+        ("name", "name"),
+        ("generateName", "generateName"),
+        ("namespace", "namespace"),
+        ("selfLink", "selfLink"),
+        ("uid", "uID"),
+        ("resourceVersion", "resourceVersion"),
+        ("generation", "generation"),
+        ("creationTimestamp", "creationTimestamp"),
+        ("deletionTimestamp", "deletionTimestamp"),
+        ("deletionGracePeriodSeconds", "deletionGracePeriodSeconds"),
+        ("ownerReferences", "ownerReferences"),
+        ("finalizers", "finalizers"),
+        ("managedFields", "managedFields"),
+    ];
+    for (key, shown) in fields {
+        if member(metadata, key).is_some() {
+            errors.forbidden(at.child(shown), "cannot be set");
+        }
     }
 }

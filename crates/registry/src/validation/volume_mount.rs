@@ -1,4 +1,4 @@
-//! Where containers see volumes: as directories, or as devices.
+//! Volume mounts and volume devices of containers.
 
 use std::collections::HashSet;
 
@@ -11,8 +11,8 @@ use crate::validation::repeats::Repeats;
 use crate::validation::text::{list, member, text};
 use crate::validation::volume::Volumes;
 
-/// The texts that items have in a member. Upstream keeps the last path of each name, which only tells when a name
-/// is there twice, and that is refused anyway.
+/// The texts of a member of all items. Upstream keeps the last path of each name, which only matters for duplicate
+/// names, and those are refused anyway.
 fn all<'v>(items: &'v [Value], key: &str) -> HashSet<&'v str> {
     items.iter().map(|item| text(item, key)).collect()
 }
@@ -56,7 +56,7 @@ pub(crate) fn validate_volume_mounts(
     }
 }
 
-/// Part of a volume. Upstream says of which list the mount is, but not which mount.
+/// A subpath of a volume. Upstream reports the list of the mount, but not the mount.
 fn validate_sub_path(mount: &Value, mount_at: &Field<'_>, list_at: &Field<'_>, errors: &mut ErrorList) {
     let (path, expression) = (text(mount, "subPath"), text(mount, "subPathExpr"));
     local_descending(path, &list_at.child("subPath"), errors);
@@ -140,7 +140,7 @@ pub(crate) fn validate_volume_devices(
     }
 }
 
-/// Only what is claimed can be a device.
+/// Only persistent volume claims can be devices.
 fn validate_is_claim(volume: Option<&Value>, name: &str, at: &Field<'_>, errors: &mut ErrorList) {
     let is_claim = |volume: &Value| {
         ["persistentVolumeClaim", "ephemeral"].into_iter().any(|key| member(volume, key).is_some())

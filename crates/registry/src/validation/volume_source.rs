@@ -1,4 +1,4 @@
-//! Every kind of volume source a pod can name, in the order upstream looks for them.
+//! All kinds of volume sources of a pod, in upstream's order.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Map, Value, names};
@@ -17,11 +17,11 @@ use crate::validation::tolerance;
 
 type Check = fn(&PodContext<'_>, &Value, &Field<'_>, &mut ErrorList);
 
-/// A kind of source, and where complaints say it is.
+/// A kind of source, and its field in errors.
 pub(crate) struct Source {
     pub(crate) key: &'static str,
     pub(crate) at: &'static str,
-    /// Where one too many is.
+    /// The field of the error for a second source.
     pub(crate) forbidden_at: &'static str,
     pub(crate) check: Check,
 }
@@ -86,7 +86,7 @@ pub(crate) static SOURCES: [Source; 30] = [
     source("projected", validate_projected),
     source("scaleIO", |_, source, at, errors| need(source, &["gateway", "system", "volumeName"], at, errors)),
     source("csi", validate_csi),
-    // What is in it goes with the volume's name.
+    // Its content is validated with the volume's name.
     source("ephemeral", |_, _, _, _| {}),
     source("image", |context, image, at, errors| {
         if text(image, "reference").is_empty() && !context.old(tolerance::empty_image_references) {
@@ -96,7 +96,7 @@ pub(crate) static SOURCES: [Source; 30] = [
     }),
 ];
 
-/// Texts that must be there.
+/// Required texts.
 fn need(value: &Value, keys: &[&str], at: &Field<'_>, errors: &mut ErrorList) {
     for key in keys.iter().filter(|key| text(value, key).is_empty()) {
         errors.required(at.child(key), "");
@@ -174,7 +174,7 @@ fn validate_iscsi_name(name: &str, at: &Field<'_>, errors: &mut ErrorList) {
     errors.invalid(at, &Value::from(name), why);
 }
 
-/// Whether a qualified name, an extended identifier or a network address is one, by its first three letters.
+/// True if an iSCSI name is valid, by its first three letters; `None` for an unknown prefix.
 pub(crate) fn is_iscsi_name(name: &str) -> Option<bool> {
     let alphanumeric = |rest: &str, length: usize| {
         rest.len() == length + 1 && rest.bytes().skip(1).all(|byte| byte.is_ascii_alphanumeric())
@@ -187,7 +187,7 @@ pub(crate) fn is_iscsi_name(name: &str) -> Option<bool> {
     }
 }
 
-/// `iqn.2015-06.org.example:name`, wherever in the text it starts.
+/// `iqn.2015-06.org.example:name`, at any position of the text.
 fn is_iqn(name: &str) -> bool {
     let digits = |text: &str, range: std::ops::Range<usize>| {
         text.get(range).is_some_and(|part| part.bytes().all(|byte| byte.is_ascii_digit()))
@@ -251,7 +251,7 @@ fn validate_downward_api(_: &PodContext<'_>, source: &Value, at: &Field<'_>, err
     }
 }
 
-/// A file with a field of the pod. Upstream does not say which file it means.
+/// A file with a field of the pod. Upstream does not report which file it means.
 pub(crate) fn validate_downward_file(file: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     const FIELDS: [&str; 5] =
         ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
@@ -341,7 +341,7 @@ fn validate_csi(_: &PodContext<'_>, csi: &Value, at: &Field<'_>, errors: &mut Er
     }
 }
 
-/// The permissions of the files of a secret or config map, and which of its entries they are.
+/// The permissions of the files of a secret or config map, and its selected entries.
 fn validate_files(source: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     file_mode(source, "defaultMode", at, errors);
     let at = at.child("items");

@@ -1,5 +1,5 @@
-//! What clients are told about volumes that are accepted: kinds that are on their way out, and files that are
-//! in each other's way.
+//! Warnings about accepted volumes: deprecated kinds, and files that
+//! overlap.
 
 use corten_api::status::quoted;
 use corten_api::{Field, Value};
@@ -7,7 +7,7 @@ use corten_api::{Field, Value};
 use crate::validation::resources::{amount, spelled};
 use crate::validation::text::{list, member, text};
 
-/// Kinds of volumes in upstream's order, the name it calls them by, and since when they are gone.
+/// Deprecated kinds of volumes in upstream's order, their names in messages, and the version of their removal.
 const DEPRECATED: [(&str, &str, &str); 7] = [
     ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
     ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
@@ -41,7 +41,7 @@ pub(crate) fn volume_warnings(volumes: &[Value], at: &Field<'_>, warnings: &mut 
     volumes.iter().for_each(|volume| warn_of_overlaps(volume, warnings));
 }
 
-/// Storage is of whole bytes.
+/// Storage is a whole number of bytes.
 pub(crate) fn claim_warnings(claim: &Value, at: &Field<'_>, warnings: &mut Vec<String>) {
     for key in ["requests", "limits"] {
         let Some(value) = claim.at(&["resources", key, "storage"]) else { continue };
@@ -54,7 +54,7 @@ pub(crate) fn claim_warnings(claim: &Value, at: &Field<'_>, warnings: &mut Vec<S
     }
 }
 
-/// A file of a volume, and what it is from where that is worth saying: a kind of thing, and which one.
+/// A file of a volume, and its source where messages name it: its kind and name.
 struct File<'v> {
     path: &'v str,
     kind: &'static str,
@@ -66,14 +66,14 @@ impl<'v> File<'v> {
         File { path: path.trim_end_matches('/'), kind, name }
     }
 
-    fn in_words(&self) -> String {
+    fn printed(&self) -> String {
         match (self.kind, self.name) {
             ("", _) => quoted(self.path),
             (kind, name) => format!("{} ({})", quoted(self.path), described(kind, name)),
         }
     }
 
-    /// Whether one file is the other, or a directory the other is in.
+    /// Returns true if the files are equal, or one is a directory of the other.
     fn overlaps(&self, other: &File<'_>) -> bool {
         let contains = |directory: &str, file: &str| {
             file.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -118,18 +118,18 @@ fn warn_of_overlaps(volume: &Value, warnings: &mut Vec<String>) {
     }
 }
 
-/// A file is held against so many others, and so many overlaps are told of: more warnings are of no use.
+/// Maximum number of files that a file is compared with, and of reported overlaps: more warnings are of no use.
 const MOST_COMPARED: usize = 200;
 const MOST_TOLD: usize = 100;
 
-/// Overlaps of files, but for the first few with each other.
+/// Overlaps of files, but for those of the first few with each other.
 fn overlaps(files: &[File<'_>], known: usize, volume: &Value, kind: &str, warnings: &mut Vec<String>) {
     for (i, file) in files.iter().enumerate().skip(known) {
         for other in files.iter().take(i.min(MOST_COMPARED)).filter(|other| file.overlaps(other)) {
             if warnings.len() > MOST_TOLD {
                 return;
             }
-            let (volume, file, other) = (quoted(text(volume, "name")), file.in_words(), other.in_words());
+            let (volume, file, other) = (quoted(text(volume, "name")), file.printed(), other.printed());
             warnings.push(format!("volume {volume} ({kind}): overlapping paths: {file} with {other}"));
         }
     }

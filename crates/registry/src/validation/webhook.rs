@@ -1,4 +1,4 @@
-//! Where webhooks are called: at a URL, or at a service in the cluster.
+//! Client configurations of webhooks: a URL, or a service in the cluster.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -6,7 +6,7 @@ use corten_api::{Field, Value, names};
 use super::text::{member, text};
 use super::url;
 
-/// The client configuration of a webhook: either of the two ways, not both.
+/// The client configuration of a webhook: one of the two forms, not both.
 pub(crate) fn validate_client_config(config: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     match (member(config, "url"), member(config, "service")) {
         (Some(url), None) => validate_url(url.as_str().unwrap_or_default(), &at.child("url"), errors),
@@ -42,7 +42,7 @@ fn validate_url(text: &str, at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Upstream looks for the name and the namespace in each other's place, so that is where complaints go.
+/// Upstream swaps the name and the namespace in its error fields, so that is done here too.
 fn validate_service(service: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     if text(service, "namespace").is_empty() {
         errors.required(at.child("name"), "");

@@ -1,4 +1,4 @@
-//! What differs between Windows and Linux.
+//! Differences between Windows and Linux.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -82,12 +82,12 @@ fn is_dns_domain(domain: &str) -> bool {
     })
 }
 
-/// Whether a security context asks for a process of the host, if it says.
+/// The `hostProcess` of a security context, if it is set.
 fn host_process(owner: &Value) -> Option<bool> {
     owner.at(&["securityContext", "windowsOptions", "hostProcess"])?.as_bool()
 }
 
-/// Containers are all processes of the host or none is, and such a pod is in the host's network.
+/// All containers are host processes or none is, and such a pod is on the host's network.
 pub(crate) fn validate_host_process(context: &PodContext<'_>, at: &Field<'_>, errors: &mut ErrorList) {
     let pod = host_process(context.spec);
     let (mut all, mut processes) = (0, 0);
@@ -118,7 +118,7 @@ pub(crate) fn validate_host_process(context: &PodContext<'_>, at: &Field<'_>, er
     }
 }
 
-/// The operating system, and what it does not know.
+/// The operating system, and fields that it does not support.
 pub(crate) fn validate_os(context: &PodContext<'_>, at: &Field<'_>, errors: &mut ErrorList) {
     match context.os() {
         None => {}

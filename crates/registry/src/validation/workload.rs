@@ -1,4 +1,4 @@
-//! What workloads share: a selector, a template of the pods it selects, and counts of those pods.
+//! Validation that workloads share: a selector, a template of the pods it selects, and counts of those pods.
 
 use corten_api::selector::LabelSelector;
 use corten_api::status::ErrorList;
@@ -13,7 +13,7 @@ use crate::validation::pod_template::{
 };
 use crate::validation::text::{member, text};
 
-/// A selector that must be there and demand something. Messages name the kind it is wrong for.
+/// A required selector that is not empty. Messages name the kind it is invalid for.
 pub(crate) fn validate_required_selector(spec: &Value, kind: &str, at: &Field<'_>, errors: &mut ErrorList) {
     let at = at.child("selector");
     let Some(selector) = member(spec, "selector") else {
@@ -21,16 +21,21 @@ pub(crate) fn validate_required_selector(spec: &Value, kind: &str, at: &Field<'_
         return;
     };
     validate_label_selector(Some(selector), LabelSelectorOptions::default(), &at, errors);
-    validate_demanding(selector, kind, &at, errors);
+    validate_selector_is_not_empty(selector, kind, &at, errors);
 }
 
-/// A selector as messages show it.
+/// A selector as messages print it.
 pub(crate) fn shown_selector(selector: Option<&Value>) -> String {
     internal_form::compact("LabelSelector", selector.unwrap_or(&Value::Null))
 }
 
-/// A selector of everything would take everybody's pods.
-pub(crate) fn validate_demanding(selector: &Value, kind: &str, at: &Field<'_>, errors: &mut ErrorList) {
+/// An empty selector would select all pods.
+pub(crate) fn validate_selector_is_not_empty(
+    selector: &Value,
+    kind: &str,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
     let labels = selector.get("matchLabels").and_then(Value::as_object);
     if labels.is_none_or(Map::is_empty) && selector.items_at(&["matchExpressions"]).is_empty() {
         let why = format!("empty selector is invalid for {kind}");
@@ -38,23 +43,23 @@ pub(crate) fn validate_demanding(selector: &Value, kind: &str, at: &Field<'_>, e
     }
 }
 
-/// A selector once and for all.
-pub(crate) fn validate_selector_stays(new: &Value, old: &Value, errors: &mut ErrorList) {
+/// The selector is immutable.
+pub(crate) fn validate_selector_is_immutable(new: &Value, old: &Value, errors: &mut ErrorList) {
     if !same(new, old, &["spec", "selector"]) {
         let selector = part(part(new, "spec"), "selector");
         errors.invalid_shown("spec.selector", shown_selector(Some(selector)), IMMUTABLE);
     }
 }
 
-/// Whether the selector, if it makes sense, takes the pods of the template. `at` is the template.
+/// The selector, if it is valid, matches the pods of the template. `at` is the template.
 pub(crate) fn validate_selected(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     if let Ok(selector) = LabelSelector::from_object(member(spec, "selector")) {
-        validate_taken(part(spec, "template"), &selector, at, errors);
+        validate_selector_matches(part(spec, "template"), &selector, at, errors);
     }
 }
 
-/// Whether a selector takes the pods of a template.
-pub(crate) fn validate_taken(
+/// The selector matches the pods of a template.
+pub(crate) fn validate_selector_matches(
     template: &Value,
     selector: &LabelSelector,
     at: &Field<'_>,
@@ -78,8 +83,8 @@ pub(crate) fn validate_template(spec: &Value, old: Option<&Value>, at: &Field<'_
     }
 }
 
-/// The same for pods that run until they are told to end.
-pub(crate) fn validate_lasting_template(
+/// The same for pods that run until they are stopped.
+pub(crate) fn validate_restarting_template(
     spec: &Value,
     old: Option<&Value>,
     kind: &str,
@@ -87,11 +92,11 @@ pub(crate) fn validate_lasting_template(
     errors: &mut ErrorList,
 ) {
     validate_template(spec, old, at, errors);
-    validate_lasting(part(spec, "template"), kind, at, errors);
+    validate_restart_always(part(spec, "template"), kind, at, errors);
 }
 
-/// Pods of a set are started again, for as long as the set is there.
-pub(crate) fn validate_lasting(template: &Value, kind: &str, at: &Field<'_>, errors: &mut ErrorList) {
+/// Pods of a set are always restarted.
+pub(crate) fn validate_restart_always(template: &Value, kind: &str, at: &Field<'_>, errors: &mut ErrorList) {
     let (spec, at) = (part(template, "spec"), at.child("spec"));
     let policy = text(spec, "restartPolicy");
     if policy != "Always" {
@@ -103,14 +108,14 @@ pub(crate) fn validate_lasting(template: &Value, kind: &str, at: &Field<'_>, err
     }
 }
 
-/// A count that is part of another.
+/// A count that is at most another one.
 pub(crate) fn at_most(status: &Value, key: &str, whole: &str, why: &str, errors: &mut ErrorList) {
     if number(status, key) > number(status, whole) {
         errors.invalid(Field::new("status").child(key), &Value::Int(number(status, key)), why);
     }
 }
 
-/// How often names collided is counted up.
+/// The collision count never decreases.
 pub(crate) fn validate_collisions(new: &Value, old: &Value, errors: &mut ErrorList) {
     let count = |object: &Value| object.int_at(&["status", "collisionCount"]).unwrap_or(0);
     let known = old.at(&["status", "collisionCount"]).is_some_and(|count| !count.is_null());
@@ -119,7 +124,7 @@ pub(crate) fn validate_collisions(new: &Value, old: &Value, errors: &mut ErrorLi
     }
 }
 
-/// What is said of a new workload whose name is no DNS label.
+/// A warning about a new workload whose name is not a DNS label.
 pub(crate) fn name_warning(object: &Value) -> Option<String> {
     let complaints = names::dns1123_label(text(part(object, "metadata"), "name"));
     (!complaints.is_empty()).then(|| {
@@ -130,7 +135,7 @@ pub(crate) fn name_warning(object: &Value) -> Option<String> {
     })
 }
 
-/// What is said of a template that is new or was changed.
+/// Warnings about a template that is new or was changed.
 pub(crate) fn template_warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
     let generation = |object: &Value| object.int_at(&["metadata", "generation"]);
     if old.is_some_and(|old| generation(object) == generation(old)) {

@@ -41,7 +41,7 @@ fn defaults_are_upstreams() {
 }
 
 #[test]
-fn plugins_are_turned_on_and_off() {
+fn profiles_enable_and_disable_plugins() {
     let config = config(&value!({"profiles": [
         {"schedulerName": "only-fit", "plugins": {
             "multiPoint": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit", "weight": 5}]}}},
@@ -60,7 +60,7 @@ fn plugins_are_turned_on_and_off() {
 }
 
 #[test]
-fn mistakes_are_told() {
+fn invalid_configurations_are_reported() {
     let said = |rest: Value| config(&rest).err().map(|error| error.to_string()).unwrap_or_default();
     let of = |profile: Value| said(value!({"profiles": [(profile)]}));
     assert_eq!(

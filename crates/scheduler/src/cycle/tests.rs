@@ -16,16 +16,16 @@ impl Test {
         Test { scene: Scene::new(nodes), profile, search: Search::new(0, Random::new(7)) }
     }
 
-    /// The node a pod gets, or why it gets none.
+    /// The node of a pod, or the reasons why it is unschedulable.
     fn decide(&mut self, pod: &Pod) -> String {
-        let mut opinions = self.profile.recall(pod);
-        let decided = self.decide_knowing(&mut opinions, pod);
-        self.profile.remember(pod, opinions);
+        let mut shape_cache = self.profile.take_shape_cache(pod);
+        let decided = self.decide_knowing(&mut shape_cache, pod);
+        self.profile.put_shape_cache(pod, shape_cache);
         decided
     }
 
-    fn decide_knowing(&mut self, opinions: &mut Opinions, pod: &Pod) -> String {
-        match self.search.decide(opinions, &self.profile, &mut self.scene.cluster, pod) {
+    fn decide_knowing(&mut self, shape_cache: &mut ShapeCache, pod: &Pod) -> String {
+        match self.search.decide(shape_cache, &self.profile, &mut self.scene.cluster, pod) {
             Decision::Node(at) => self.scene.cluster.snapshot.name(at).to_string(),
             Decision::NoNodes => "no nodes".to_owned(),
             Decision::Unschedulable(diagnosis) => diagnosis.message(),
@@ -34,14 +34,14 @@ impl Test {
 }
 
 #[test]
-fn the_best_node_is_taken() {
+fn the_node_with_the_best_score_is_chosen() {
     let mut test = Test::new([node("full"), node("empty"), node("cordoned").cordoned()]);
     test.scene.put(pod("there").requests(value!({"cpu": "4", "memory": "16Gi"})).build(), "full");
     assert_eq!(test.decide(&pod("p").requests(value!({"cpu": "1", "memory": "4Gi"})).build()), "empty");
 }
 
 #[test]
-fn equals_are_all_taken_in_time() {
+fn ties_are_broken_at_random() {
     let mut test = Test::new([node("a"), node("b"), node("c")]);
     let mut found: Vec<String> = (0..50).map(|_| test.decide(&pod("p").build())).collect();
     found.sort();
@@ -50,7 +50,7 @@ fn equals_are_all_taken_in_time() {
 }
 
 #[test]
-fn named_nodes_are_the_only_ones() {
+fn only_named_nodes_are_filtered() {
     let mut test = Test::new([node("a"), node("b").cordoned(), node("c")]);
     let on = |name: &str| {
         let fields = value!([{"key": "metadata.name", "operator": "In", "values": [(name)]}]);
@@ -71,16 +71,16 @@ fn named_nodes_are_the_only_ones() {
 }
 
 #[test]
-fn every_reason_is_told() {
+fn every_reason_is_reported() {
     let mut test = Test::new([node("a").cordoned(), node("b").taint("k", "v", "NoExecute"), node("c")]);
     let pod = pod("p").spec("nodeSelector", value!({"disk": "ssd"})).build();
-    let told = "0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, \
+    let reported = "0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, \
                 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable.";
-    assert_eq!(test.decide(&pod), told);
+    assert_eq!(test.decide(&pod), reported);
 }
 
 #[test]
-fn enough_nodes_are_enough() {
+fn filtering_stops_at_enough_feasible_nodes() {
     let search = |percentage| Search::new(percentage, Random::new(1));
     let profile = |percentage| {
         let mut profile = Config::default().profiles.remove(0);
@@ -104,7 +104,7 @@ fn enough_nodes_are_enough() {
 }
 
 #[test]
-fn a_search_goes_on_where_the_last_one_ended() {
+fn a_cycle_starts_where_the_last_one_ended() {
     let mut test = Test::new((0..400).map(|at| node(&format!("n{at}"))));
     let enough = test.search.enough(&test.profile, 400);
     test.decide(&pod("p").build());
@@ -116,7 +116,7 @@ fn a_search_goes_on_where_the_last_one_ended() {
 }
 
 #[test]
-fn room_for_pods_that_wait_is_kept() {
+fn resources_are_reserved_for_nominated_pods() {
     let tiny = || node("a").allocatable(value!({"cpu": "2", "memory": "8Gi", "pods": "10"}));
     let mut test = Test::new([tiny()]);
     let important = Arc::new(pod("important").priority(10).requests(value!({"cpu": "2"})).build());
@@ -128,9 +128,9 @@ fn room_for_pods_that_wait_is_kept() {
     assert_eq!(test.scene.cluster.snapshot.room(0).pods, 0, "nothing is left behind");
 }
 
-/// Whatever happens to the nodes, why they will not do is told as if each were looked at anew.
+/// Whatever happens to the nodes, cached rejections equal those of a new evaluation.
 #[test]
-fn what_is_remembered_is_what_looking_anew_would_give() {
+fn cached_rejections_equal_a_new_evaluation() {
     let mut random = Random::new(11);
     let mut test = Test::new([]);
     let any_node = |random: &mut Random, name: &str| {
@@ -159,7 +159,7 @@ fn what_is_remembered_is_what_looking_anew_would_give() {
         let remembered = test.decide(&asking);
         if remembered.starts_with("0/") {
             refused += 1;
-            assert_eq!(remembered, test.decide_knowing(&mut Opinions::default(), &asking), "round {round}");
+            assert_eq!(remembered, test.decide_knowing(&mut ShapeCache::default(), &asking), "round {round}");
         }
     }
     assert!(refused > 500, "{refused}");

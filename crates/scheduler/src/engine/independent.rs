@@ -1,9 +1,9 @@
-//! A second opinion for tests: whether a pod may be on a node, worked out slowly and plainly from the objects
-//! themselves. Shares nothing with what it judges.
+//! An independent checker for tests: whether a pod may run on a node, computed slowly and plainly from the objects
+//! themselves. Shares no code with the scheduler.
 
 use corten_api::{Map, Value, meta, quantity::Quantity};
 
-/// Every node, and every pod that is on one of them.
+/// Every node, and every bound pod.
 pub(super) struct World<'a> {
     pub(super) nodes: &'a [Value],
     pub(super) placed: &'a [(Value, String)],
@@ -28,7 +28,7 @@ impl World<'_> {
         self.placed.iter().filter(|(_, on)| on == meta::name(node)).map(|(pod, _)| pod)
     }
 
-    /// Pods on nodes that share a label's value with a node.
+    /// Pods on nodes with the same value of a label.
     fn near<'w>(&'w self, node: &'w Value, key: &'w str) -> impl Iterator<Item = &'w Value> {
         let here = label(node, key);
         let near = move |(_, on): &&(Value, String)| {

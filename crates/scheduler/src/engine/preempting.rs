@@ -1,4 +1,4 @@
-//! Pods that wait for others to make way.
+//! Preemption: pods that wait for their victims to terminate.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use super::leaving::refuses;
 use super::{Engine, Step, rejecting};
 use crate::framework::Nomination;
 use crate::pod::Pod;
-use crate::queue::Waiting;
+use crate::queue::QueuedPod;
 
 impl Engine {
-    /// Lets a pod that fits nowhere wait, be it for a node that is made ready for it.
+    /// Puts an unschedulable pod into the queue, with its nominated node if it has one.
     pub(super) fn nominate(
         &mut self,
-        mut waiting: Waiting,
+        mut waiting: QueuedPod,
         plugins: Vec<&'static str>,
         nomination: &Nomination,
         victims: Vec<Arc<Pod>>,
@@ -26,11 +26,11 @@ impl Engine {
             Nomination::Keep => {}
             Nomination::Clear => self.unnominate(&pod.uid, now),
             Nomination::Node(node) => {
-                // Who waits for the same node and is less important had better look elsewhere.
+                // Pods of lower priority that are nominated for the same node have to be scheduled elsewhere.
                 for other in self.cluster.snapshot.nominated().below(node, pod.shape.priority) {
                     self.cluster.snapshot.unnominate(&other.uid);
-                    self.queue.wake_anyway(&other.uid, now);
-                    self.pending.push(Step::Unnominate { pod: other });
+                    self.queue.activate(&other.uid, now);
+                    self.pending.push(Step::ClearNomination { pod: other });
                 }
                 self.settle(&pod.uid, node, now);
                 self.cluster.snapshot.nominate(&pod, node);
@@ -47,13 +47,13 @@ impl Engine {
         }
     }
 
-    /// Everybody has been asked to make way, or somebody could not be. Until they are gone the pod has to wait; if that is
-    /// so already, or will not be, nothing would wake it again.
+    /// All victims were deleted, or one could not be. Until they are gone the pod waits; if they are gone already, or
+    /// will stay, nothing else would wake it.
     pub(super) fn preempted(&mut self, uid: &str, agreed: bool, now: Timestamp) {
         let Some((waiting, victims)) = self.preempting.remove(uid) else { return };
         let known = self.known.get(&waiting.pod.key).filter(|known| known.uid == uid).cloned();
         let Some(known) = known else { return };
-        let waiting = Waiting { pod: known, ..waiting };
+        let waiting = QueuedPod { pod: known, ..waiting };
         if agreed && self.must_wait(&waiting, &victims) {
             let plugins = waiting.rejected_by.clone();
             self.queue.reject(waiting, plugins, now);
@@ -62,8 +62,8 @@ impl Engine {
         }
     }
 
-    /// Whether those who make way for a pod are in its way still.
-    fn must_wait(&mut self, waiting: &Waiting, victims: &[Str]) -> bool {
+    /// True if victims of a pod are still on its nominated node.
+    fn must_wait(&mut self, waiting: &QueuedPod, victims: &[Str]) -> bool {
         let Engine { cluster, profiles, .. } = self;
         let pod = &waiting.pod;
         let Some(node) = cluster.snapshot.nominated().node_of(&pod.uid) else { return false };

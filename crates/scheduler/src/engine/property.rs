@@ -1,4 +1,4 @@
-//! Random clusters, judged by somebody else.
+//! Random clusters, judged by the independent checker.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::pod::Shapes;
 use crate::testing::{NodeBuilder, PodBuilder, node, pod};
 
-/// A server's side of the story: what there is, and which pod is where.
+/// The API server's side: the objects, and the bindings.
 struct Cluster {
     engine: Engine,
     shapes: Shapes,
@@ -84,7 +84,7 @@ impl Cluster {
         self.engine.apply(Change::Pod { key: Key::new("default", name), pod }, self.now);
     }
 
-    /// Something happens.
+    /// A random change.
     fn disturb(&mut self) {
         let name = format!("n{}", self.random.below(8));
         match self.random.below(10) {
@@ -113,7 +113,7 @@ impl Cluster {
         }
     }
 
-    /// Forgets everything and learns it anew, as after a restart.
+    /// Builds a new engine from the objects, as after a restart.
     fn restart(&mut self) {
         self.engine = Engine::new(Config::default(), self.created as u64);
         let (nodes, pods): (Vec<_>, Vec<_>) =
@@ -122,7 +122,7 @@ impl Cluster {
         pods.iter().for_each(|name| self.tell_pod(name));
     }
 
-    fn judge(&self, pod: &Value, node: &str) -> bool {
+    fn filter_node(&self, pod: &Value, node: &str) -> bool {
         let nodes: Vec<Value> = self.nodes.values().cloned().collect();
         let others = self.pods.values().filter(|(other, _)| meta::uid(other) != meta::uid(pod));
         let placed: Vec<_> = others.filter_map(|(pod, on)| Some((pod.clone(), on.clone()?))).collect();
@@ -130,7 +130,7 @@ impl Cluster {
         self.nodes.get(node).is_some_and(|node| world.allows(pod, node))
     }
 
-    /// Pods make way for another, before or after everybody was asked, or the server will not have it.
+    /// Deletes the victims of a preemption, before or after the response, or refuses.
     fn make_way(&mut self, pod: &Pod, victims: &[Arc<Pod>], seed: u64) {
         for victim in victims {
             assert!(
@@ -156,7 +156,7 @@ impl Cluster {
         self.engine.apply(Change::Preempted { uid: pod.uid.clone(), agreed }, self.now);
     }
 
-    /// Lets the engine do all it has to do; the server refuses some of it.
+    /// Runs the engine until it waits; some requests are refused.
     fn settle(&mut self, seed: u64) {
         for _ in 0..1000 {
             match self.engine.step(self.now) {
@@ -165,7 +165,7 @@ impl Cluster {
                     let (object, before) = self.pods.get(&name).cloned().unwrap();
                     assert_eq!(before, None, "seed {seed}: {name} is bound twice");
                     assert!(
-                        self.judge(&object, &node),
+                        self.filter_node(&object, &node),
                         "seed {seed}: {name} must not be on {node}: {object:?}"
                     );
                     if self.random.below(12) == 0 {
@@ -186,18 +186,18 @@ impl Cluster {
         panic!("seed {seed}: it never ends");
     }
 
-    /// Nobody waits who could have a node.
+    /// Checks that no pending pod has a feasible node.
     fn check(&self, seed: u64) {
         for (name, (pod, _)) in self.pods.iter().filter(|(_, (_, on))| on.is_none()) {
-            let fits: Vec<&String> = self.nodes.keys().filter(|node| self.judge(pod, node)).collect();
+            let fits: Vec<&String> = self.nodes.keys().filter(|node| self.filter_node(pod, node)).collect();
             assert!(fits.is_empty(), "seed {seed}: {name} waits but could be on {fits:?}: {pod:?}");
         }
     }
 }
 
-/// Whatever happens, every placement is allowed and nobody waits in vain, by an independent judgement.
+/// Whatever happens, every placement is allowed and no schedulable pod stays pending, by the independent checker.
 #[test]
-fn every_placement_is_allowed_and_nobody_waits_in_vain() {
+fn every_placement_is_allowed_and_no_schedulable_pod_stays_pending() {
     for seed in 1..60 {
         let mut cluster = Cluster::new(seed * 104_729);
         for round in 0..12 {

@@ -3,7 +3,7 @@ use corten_api::value;
 use super::*;
 use crate::testing::{NodeBuilder, PodBuilder, node, pod};
 
-/// An engine and the time.
+/// An engine and a clock.
 struct Test {
     engine: Engine,
     now: Timestamp,
@@ -39,13 +39,13 @@ impl Test {
         self.engine.apply(Change::Preempted { uid: name.into(), agreed }, self.now);
     }
 
-    /// What happens next, in a word or two.
+    /// The next step as text.
     fn step(&mut self) -> String {
         match self.engine.step(self.now) {
             Step::Bind { pod, node, .. } => format!("{} to {node}", pod.key.name),
-            Step::Tell { pod, message, .. } => format!("{}: {message}", pod.key.name),
+            Step::ReportUnschedulable { pod, message, .. } => format!("{}: {message}", pod.key.name),
             Step::Preempt { pod, victims, .. } => format!("{} for {}", victims.len(), pod.key.name),
-            Step::Unnominate { pod } => format!("{} waits no more", pod.key.name),
+            Step::ClearNomination { pod } => format!("{} waits no more", pod.key.name),
             Step::Wait(_) => "nothing".to_owned(),
         }
     }
@@ -64,18 +64,18 @@ fn small(name: &str) -> NodeBuilder {
 }
 
 #[test]
-fn what_was_given_away_is_not_given_again() {
+fn an_assumed_pod_counts_on_its_node() {
     let mut test = Test::new([small("a")]);
     test.pod(cores("one", "1500m"));
     test.pod(cores("two", "1500m"));
     assert_eq!(test.step(), "one to a");
-    let told = test.step();
-    assert!(told.starts_with("two: 0/1 nodes are available: 1 Insufficient cpu."), "{told}");
+    let reported = test.step();
+    assert!(reported.starts_with("two: 0/1 nodes are available: 1 Insufficient cpu."), "{reported}");
     assert_eq!(test.step(), "nothing");
 }
 
 #[test]
-fn a_binding_that_failed_gives_its_room_back() {
+fn a_failed_binding_releases_its_resources() {
     let mut test = Test::new([small("a")]);
     test.pod(cores("one", "1500m"));
     assert_eq!(test.step(), "one to a");
@@ -87,7 +87,7 @@ fn a_binding_that_failed_gives_its_room_back() {
 }
 
 #[test]
-fn an_answer_that_was_lost_does_no_harm() {
+fn a_lost_response_of_a_binding_does_no_harm() {
     let mut test = Test::new([small("a")]);
     test.pod(cores("one", "1500m"));
     assert_eq!(test.step(), "one to a");
@@ -108,7 +108,7 @@ fn a_pod_is_not_tried_again_while_it_is_being_bound() {
 }
 
 #[test]
-fn pods_wake_for_what_helps_them() {
+fn queueing_hints_wake_unschedulable_pods() {
     let mut test = Test::new([small("a")]);
     test.pod(cores("big", "4"));
     assert!(test.step().contains("1 Insufficient cpu"));
@@ -119,7 +119,7 @@ fn pods_wake_for_what_helps_them() {
 }
 
 #[test]
-fn deleted_pods_make_room() {
+fn deleted_pods_release_resources() {
     let mut test = Test::new([small("a")]);
     test.pod(cores("old", "2").set(&["spec", "nodeName"], "a"));
     test.pod(cores("new", "2"));
@@ -130,7 +130,7 @@ fn deleted_pods_make_room() {
 }
 
 #[test]
-fn finished_pods_take_no_room() {
+fn finished_pods_use_no_resources() {
     let mut test = Test::new([small("a")]);
     let done = cores("done", "2").set(&["spec", "nodeName"], "a").set(&["status", "phase"], "Succeeded");
     test.pod(done);
@@ -139,7 +139,7 @@ fn finished_pods_take_no_room() {
 }
 
 #[test]
-fn pods_of_others_and_gated_ones_are_left_alone() {
+fn pods_of_other_schedulers_and_gated_pods_are_ignored() {
     let mut test = Test::new([small("a")]);
     test.pod(pod("others").spec("schedulerName", value!("another")));
     test.pod(pod("gated").spec("schedulingGates", value!([{"name": "wait"}])));
@@ -149,7 +149,7 @@ fn pods_of_others_and_gated_ones_are_left_alone() {
 }
 
 #[test]
-fn without_nodes_there_is_nothing_to_choose_from() {
+fn without_nodes_a_pod_is_unschedulable() {
     let mut test = Test::new([]);
     test.pod(pod("one"));
     assert_eq!(test.step(), "one: no nodes available to schedule pods");
@@ -158,7 +158,7 @@ fn without_nodes_there_is_nothing_to_choose_from() {
 }
 
 #[test]
-fn a_node_that_goes_between_decision_and_binding() {
+fn a_node_deleted_between_decision_and_binding() {
     let mut test = Test::new([small("a"), small("b").taint("k", "v", "NoSchedule")]);
     test.pod(pod("one"));
     assert_eq!(test.step(), "one to a");
@@ -178,12 +178,15 @@ fn another_pod_of_the_same_name() {
 }
 
 #[test]
-fn the_important_have_others_make_way() {
+fn pods_of_higher_priority_preempt() {
     let mut test = Test::new([small("a")]);
     test.pod(cores("low", "2").priority(1).set(&["spec", "nodeName"], "a"));
     test.pod(cores("high", "2").priority(9));
-    let told = test.step();
-    assert!(told.ends_with("found a potential placement for pod on node a, preempting 1 victims"), "{told}");
+    let reported = test.step();
+    assert!(
+        reported.ends_with("found a potential placement for pod on node a, preempting 1 victims"),
+        "{reported}"
+    );
     assert_eq!(test.step(), "1 for high");
     test.pod(cores("middle", "1").priority(5));
     assert!(test.step().starts_with("middle: 0/1"), "the place is kept");
@@ -195,7 +198,7 @@ fn the_important_have_others_make_way() {
 }
 
 #[test]
-fn victims_may_be_gone_before_everybody_was_asked() {
+fn victims_may_be_gone_before_all_deletions_are_answered() {
     let mut test = Test::new([small("a")]);
     test.pod(cores("low", "2").priority(1).set(&["spec", "nodeName"], "a"));
     test.pod(cores("high", "2").priority(9));
@@ -207,7 +210,7 @@ fn victims_may_be_gone_before_everybody_was_asked() {
     assert_eq!(test.step(), "high to a");
 }
 
-/// Two small nodes, each full of pods that are in the way of the important ones, which have been asked to go.
+/// Two small nodes full of pods of low priority, which have been asked to terminate for pods of high priority.
 fn crowded() -> Test {
     let mut test = Test::new([small("a"), small("b")]);
     for name in ["a1", "a2", "b1", "b2"] {
@@ -223,14 +226,14 @@ fn crowded() -> Test {
 }
 
 #[test]
-fn pods_wait_until_all_have_made_way_for_them() {
+fn a_pod_waits_until_all_its_victims_are_gone() {
     let mut test = crowded();
     let place = test.engine.cluster.snapshot.nominated().node_of("two").unwrap().to_string();
     let other = if place == "a" { "b" } else { "a" };
     test.gone(&format!("{place}1"));
     assert_eq!(test.step(), "nothing", "half of the room is not enough");
     test.gone(&format!("{place}2"));
-    assert_eq!(test.step(), format!("two to {place}"), "the place is nobody else's");
+    assert_eq!(test.step(), format!("two to {place}"), "the room is reserved for it");
     assert_eq!(test.step(), "nothing");
     test.gone(&format!("{other}1"));
     test.gone(&format!("{other}2"));
@@ -238,7 +241,7 @@ fn pods_wait_until_all_have_made_way_for_them() {
 }
 
 #[test]
-fn a_place_that_is_kept_no_longer_is_free() {
+fn a_dropped_nomination_frees_the_node() {
     for how in ["gone", "deleting"] {
         let mut test = Test::new([small("a")]);
         test.pod(cores("low", "2").set(&["spec", "nodeName"], "a"));
@@ -262,7 +265,7 @@ fn a_place_that_is_kept_no_longer_is_free() {
 }
 
 #[test]
-fn who_could_not_be_asked_is_asked_again() {
+fn a_refused_preemption_is_retried() {
     let mut test = Test::new([small("a")]);
     test.pod(cores("low", "2").set(&["spec", "nodeName"], "a"));
     test.pod(cores("high", "2").priority(9));
@@ -274,7 +277,7 @@ fn who_could_not_be_asked_is_asked_again() {
 }
 
 #[test]
-fn the_less_important_look_elsewhere_when_their_place_is_taken() {
+fn lower_priority_nominations_for_a_node_are_cleared() {
     let mut test = Test::new([small("a")]);
     test.pod(cores("low", "2").set(&["spec", "nodeName"], "a"));
     test.pod(cores("high", "2").priority(9));

@@ -1,4 +1,4 @@
-//! What it would cost to make room on each node for pods of one shape, remembered until the node or a budget changes.
+//! The preemption cost of each node for pods of one shape, cached until the node or a budget changes.
 
 use std::cmp::Reverse;
 
@@ -7,29 +7,29 @@ use jiff::Timestamp;
 use super::Rejection;
 use crate::snapshot::NodeIx;
 
-/// What making room costs; less is better, the first that differs decides.
+/// The cost of a preemption; lower is better, the first difference decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cost {
-    /// How many of the victims a budget protects.
+    /// The number of victims whose budgets are violated.
     pub(crate) violations: usize,
     pub(crate) highest_priority: i32,
     pub(crate) sum_of_priorities: i64,
     pub(crate) victims: usize,
-    /// When the first of the most important started.
+    /// The start of the first of the victims with the highest priority.
     pub(crate) earliest_start: Reverse<Timestamp>,
 }
 
 #[derive(Default)]
 pub(crate) struct Candidates {
-    /// By node: in which version it was looked at, and what it costs, or which of the refusals it got.
+    /// By node: the version it was evaluated in, and its cost or the index of its rejection.
     by_node: Vec<(u64, Option<Result<Cost, usize>>)>,
     refusals: Vec<Rejection>,
-    /// The budgets it was found out with.
+    /// The version of the budgets.
     budgets: u64,
 }
 
 impl Candidates {
-    /// Forgets everything if budgets are others than they were.
+    /// Clears the cache if the budgets changed.
     pub(crate) fn with_budgets(&mut self, version: u64) -> &mut Candidates {
         if self.budgets != version {
             *self = Candidates { budgets: version, ..Candidates::default() };
@@ -37,7 +37,7 @@ impl Candidates {
         self
     }
 
-    /// What is known about a node in a version: what it costs, or the number of the refusal.
+    /// The cached result of a node in a version: its cost, or the index of the rejection.
     pub(crate) fn get(&self, at: NodeIx, version: u64) -> Option<Result<Cost, usize>> {
         self.by_node.get(at as usize).filter(|(seen, _)| *seen == version)?.1
     }
@@ -50,7 +50,7 @@ impl Candidates {
         self.by_node[place] = (version, Some(found));
     }
 
-    /// Refusals are few, and nodes are many.
+    /// Stores each distinct rejection once: they are few, and nodes are many.
     pub(crate) fn number(&mut self, refusal: Rejection) -> usize {
         self.refusals.iter().position(|known| *known == refusal).unwrap_or_else(|| {
             self.refusals.push(refusal);
@@ -62,7 +62,7 @@ impl Candidates {
         &self.refusals[number]
     }
 
-    /// How much is remembered; each takes the room of four other opinions.
+    /// The size of the cache; each entry takes the room of four of the other caches.
     pub(super) fn len(&self) -> usize {
         4 * self.by_node.len()
     }

@@ -1,27 +1,27 @@
-//! Why a pod has no node, told to people in upstream's words.
+//! The reasons why a pod is unschedulable, in upstream's words.
 
 use std::collections::BTreeMap;
 
 use corten_api::Str;
 
 use super::Rejection;
-use super::verdicts::Rejected;
+use super::node_rejections::Rejected;
 
 #[derive(Debug, Default)]
 pub(crate) struct Diagnosis {
-    /// How many nodes there are.
+    /// The number of nodes.
     nodes: usize,
-    /// What was said before any node was looked at.
+    /// The message of PreFilter.
     up_front: Option<String>,
     reasons: BTreeMap<Str, usize>,
-    /// What is said of the nodes that were not looked at.
+    /// The message for nodes that were not filtered.
     unseen: Option<String>,
-    /// How many nodes were looked at, and on how many of them taking pods away could help.
+    /// The number of filtered nodes, and of those on which preemption could help.
     seen: usize,
     resolvable: usize,
-    /// The plugins that rejected something.
+    /// The plugins that rejected a node.
     pub(crate) plugins: Vec<&'static str>,
-    /// What preemption has to say.
+    /// The message of PostFilter.
     pub(crate) afterwards: String,
 }
 
@@ -35,7 +35,7 @@ impl Diagnosis {
         self.blame(plugin);
     }
 
-    /// Only some nodes come into question, because of these plugins.
+    /// PreFilter plugins have excluded all but some nodes.
     pub(crate) fn narrow(&mut self, plugins: &[&'static str]) {
         let mut names = plugins.to_vec();
         names.sort_unstable();
@@ -43,12 +43,12 @@ impl Diagnosis {
         plugins.iter().for_each(|plugin| self.blame(plugin));
     }
 
-    /// What is to be said of nodes that were not looked at.
+    /// Sets the message for nodes that were not filtered.
     pub(crate) fn say_of_unseen(&mut self, reason: &str) {
         self.unseen = Some(reason.to_owned());
     }
 
-    /// So many nodes were rejected for the same reasons.
+    /// Adds nodes that were rejected for the same reasons.
     pub(crate) fn reject(&mut self, (plugin, rejection): &Rejected, nodes: usize) {
         if nodes == 0 {
             return;
@@ -67,12 +67,12 @@ impl Diagnosis {
         }
     }
 
-    /// Whether nodes were looked at one by one.
+    /// True if nodes were filtered one by one.
     pub(crate) fn is_by_node(&self) -> bool {
         self.up_front.is_none()
     }
 
-    /// On how many nodes taking pods away might make room.
+    /// The number of nodes on which preemption could help.
     pub(crate) fn resolvable(&self) -> usize {
         self.resolvable
     }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_were_not_looked_at_are_counted_too() {
+    fn nodes_that_were_not_filtered_are_counted_too() {
         let mut diagnosis = Diagnosis::of(5);
         diagnosis.narrow(&["NodeAffinity"]);
         diagnosis.reject(&("NodeResourcesFit", Rejection::unschedulable("Too many pods")), 1);

@@ -1,4 +1,4 @@
-//! What can happen in a cluster that may help a pod that fits nowhere.
+//! Cluster events that may make a pod schedulable.
 
 use crate::node::Node;
 use crate::pod::Pod;
@@ -10,20 +10,20 @@ pub(crate) enum ClusterEvent<'a> {
         new: &'a Node,
     },
     NodeDeleted(&'a Node),
-    /// A pod came to a node.
+    /// A pod was bound to a node.
     PodAssigned(&'a Pod),
-    /// A pod on a node changed.
+    /// A bound pod changed.
     AssignedPodChanged {
         old: &'a Pod,
         new: &'a Pod,
     },
-    /// A pod left its node.
+    /// A bound pod was deleted or finished.
     PodGone(&'a Pod),
-    /// The very pod that waits changed.
+    /// The unschedulable pod itself changed.
     PodChanged {
         old: &'a Pod,
         new: &'a Pod,
     },
-    /// A claim, a volume, a class or what a node can attach changed.
+    /// A claim, a volume, a class or the attach limits of a node changed.
     StorageChanged,
 }

@@ -1,4 +1,4 @@
-//! A profile: the plugins that decide for the pods of one scheduler name, and what they have found out about shapes.
+//! A profile: the plugins of one scheduler name, and their cached results for shapes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use corten_api::Str;
 
 use super::diagnosis::Diagnosis;
-use super::opinions::Opinions;
-use super::verdicts::Rejected;
+use super::node_rejections::Rejected;
+use super::shape_cache::ShapeCache;
 use super::{Filter, Nomination, Plugin, PostFilter, PreFilter, Rejection};
 use crate::cluster::Cluster;
 use crate::node::Node;
@@ -15,24 +15,24 @@ use crate::pod::Pod;
 use crate::random::Random;
 use crate::snapshot::NodeIx;
 
-/// How much is remembered of nodes for shapes at most.
+/// The largest size of the caches.
 const REMEMBERED: usize = 4 << 20;
 
 pub(crate) struct Profile {
     pub(crate) scheduler: Str,
-    /// How many of the nodes are looked for, in per cent; as many as upstream would unless it is said.
+    /// The percentage of nodes to find; the configuration's default if `None`.
     pub(crate) percentage: Option<i64>,
     pub(crate) gates: Vec<Arc<dyn Plugin>>,
     pub(crate) filters: Vec<Arc<dyn Plugin>>,
     pub(crate) post_filters: Vec<Arc<dyn Plugin>>,
     pub(crate) reserves: Vec<Arc<dyn Plugin>>,
     pub(crate) scores: Vec<(Arc<dyn Plugin>, i64)>,
-    opinions: HashMap<(u64, u64), Opinions>,
-    /// How much is remembered in all.
+    shape_cache: HashMap<(u64, u64), ShapeCache>,
+    /// The size of all caches.
     remembered: usize,
 }
 
-/// The plugins that have a say at each point, in order.
+/// The plugins at each extension point, in order.
 pub(crate) struct Plugins {
     pub(crate) gates: Vec<Arc<dyn Plugin>>,
     pub(crate) filters: Vec<Arc<dyn Plugin>>,
@@ -41,14 +41,14 @@ pub(crate) struct Plugins {
     pub(crate) scores: Vec<(Arc<dyn Plugin>, i64)>,
 }
 
-/// What is to be asked about each node for one pod.
+/// The filters of one pod.
 pub(crate) struct Filters {
-    /// Plugins by their position, with what they want to see.
+    /// The positions of plugins, with their filters.
     dynamic: Vec<(usize, Box<dyn Filter>)>,
 }
 
 impl Filters {
-    /// Whether nothing counts but a node and the pods on it.
+    /// True if all filters depend only on a node and its pods.
     pub(crate) fn are_local(&self) -> bool {
         self.dynamic.iter().all(|(_, filter)| filter.is_local())
     }
@@ -65,17 +65,17 @@ impl Profile {
             post_filters,
             reserves,
             scores,
-            opinions: HashMap::new(),
+            shape_cache: HashMap::new(),
             remembered: 0,
         }
     }
 
-    /// Why a pod must not be tried, and who says so.
-    pub(crate) fn holds_back(&self, pod: &Pod) -> Option<(&'static str, String)> {
-        self.gates.iter().find_map(|plugin| Some((plugin.name(), plugin.holds_back(pod)?)))
+    /// The plugin that keeps a pod out of the active queue, and its reason.
+    pub(crate) fn pre_enqueue(&self, pod: &Pod) -> Option<(&'static str, String)> {
+        self.gates.iter().find_map(|plugin| Some((plugin.name(), plugin.pre_enqueue(pod)?)))
     }
 
-    /// The names of the only nodes that come into question, if that is so, and who says it.
+    /// The names of the only nodes that may be feasible, if plugins restrict them, and those plugins.
     pub(crate) fn narrow(&self, pod: &Pod) -> Option<(Vec<Str>, Vec<&'static str>)> {
         let mut narrowed: Option<(Vec<Str>, Vec<&'static str>)> = None;
         for plugin in &self.filters {
@@ -87,7 +87,7 @@ impl Profile {
         narrowed
     }
 
-    /// Prepares for looking at nodes.
+    /// Calls PreFilter of all plugins.
     pub(crate) fn pre_filter(&self, pod: &Pod, cluster: &mut Cluster) -> Result<Filters, Rejected> {
         let mut dynamic = Vec::new();
         for (at, plugin) in self.filters.iter().enumerate() {
@@ -100,7 +100,7 @@ impl Profile {
         Ok(Filters { dynamic })
     }
 
-    /// Why a pod cannot have a node, and who says so.
+    /// The rejection of a node for a pod.
     pub(crate) fn check(
         &self,
         filters: &Filters,
@@ -108,14 +108,14 @@ impl Profile {
         cluster: &Cluster,
         at: NodeIx,
     ) -> Option<Rejected> {
-        match self.judge(pod, cluster.snapshot.node(at)) {
+        match self.filter_node(pod, cluster.snapshot.node(at)) {
             None => self.check_pods(filters, cluster, at),
             Some((plugin, rejection)) => Some((self.filters[plugin].name(), rejection)),
         }
     }
 
-    /// Whether a node will do, although pods came or went since the filters were made.
-    pub(crate) fn check_again(
+    /// The same, although pods were added or removed since PreFilter.
+    pub(crate) fn recheck(
         &self,
         filters: &Filters,
         pod: &Pod,
@@ -131,16 +131,16 @@ impl Profile {
         }
     }
 
-    /// The same, with what is already known about nodes for pods of this shape.
-    pub(crate) fn check_knowing(
+    /// The same, with the cached results for this shape.
+    pub(crate) fn check_cached(
         &self,
-        opinions: &mut Opinions,
+        shape_cache: &mut ShapeCache,
         filters: &Filters,
         pod: &Pod,
         cluster: &Cluster,
         at: NodeIx,
     ) -> Option<Rejected> {
-        match opinions.judgement(self, pod, cluster, at) {
+        match shape_cache.node_rejection(self, pod, cluster, at) {
             None => self.check_pods(filters, cluster, at),
             Some((plugin, rejection)) => Some((self.filters[*plugin].name(), rejection.clone())),
         }
@@ -152,19 +152,18 @@ impl Profile {
         found.map(|(plugin, rejection)| (self.filters[plugin].name(), rejection))
     }
 
-    /// What can be done for a pod that fits nowhere: what the first plugin does that can do something, else what all of
-    /// them say.
+    /// Calls PostFilter: the result of the first plugin that nominates a node, or the joined messages of all.
     pub(crate) fn post_filter(
         &self,
         pod: &Pod,
         cluster: &mut Cluster,
         diagnosis: &Diagnosis,
-        opinions: &mut Opinions,
+        shape_cache: &mut ShapeCache,
         random: &mut Random,
     ) -> Option<PostFilter> {
         let mut all: Option<PostFilter> = None;
         for plugin in &self.post_filters {
-            let Some(said) = plugin.post_filter(pod, cluster, self, diagnosis, opinions, random) else {
+            let Some(said) = plugin.post_filter(pod, cluster, self, diagnosis, shape_cache, random) else {
                 continue;
             };
             if matches!(said.nomination, Nomination::Node(_)) {
@@ -183,45 +182,45 @@ impl Profile {
         all
     }
 
-    /// Which plugin does not let a pod have a node for what it is, and why.
-    pub(super) fn judge(&self, pod: &Pod, node: &Node) -> Option<(usize, Rejection)> {
+    /// The first plugin that rejects a node by the node object alone, and its rejection.
+    pub(super) fn filter_node(&self, pod: &Pod, node: &Node) -> Option<(usize, Rejection)> {
         let mut plugins = self.filters.iter().enumerate();
-        plugins.find_map(|(at, plugin)| Some((at, plugin.judge(pod, node)?)))
+        plugins.find_map(|(at, plugin)| Some((at, plugin.filter_node(pod, node)?)))
     }
 
-    /// How good a node is for a pod, by nothing but the node and what is taken of it.
-    pub(super) fn rate(&self, pod: &Pod, cluster: &Cluster, at: NodeIx) -> i64 {
+    /// The score of a node by the node and its requested resources alone.
+    pub(super) fn score_node(&self, pod: &Pod, cluster: &Cluster, at: NodeIx) -> i64 {
         let plugins = self.scores.iter();
-        plugins.map(|(plugin, weight)| weight * plugin.rate(pod, cluster, at).unwrap_or(0)).sum()
+        plugins.map(|(plugin, weight)| weight * plugin.score_node(pod, cluster, at).unwrap_or(0)).sum()
     }
 
-    /// Adds how good nodes are for a pod to what they have already.
-    pub(crate) fn rate_all(
+    /// Adds the cached scores of nodes to their totals.
+    pub(crate) fn add_node_scores(
         &self,
-        opinions: &mut Opinions,
+        shape_cache: &mut ShapeCache,
         pod: &Pod,
         cluster: &Cluster,
         nodes: &[NodeIx],
         totals: &mut [i64],
     ) {
         for (at, total) in nodes.iter().zip(totals) {
-            *total += opinions.rating(self, pod, cluster, *at);
+            *total += shape_cache.node_score(self, pod, cluster, *at);
         }
     }
 
-    /// What is known about nodes for pods of a shape, to be given back.
-    pub(crate) fn recall(&mut self, pod: &Pod) -> Opinions {
-        let opinions = self.opinions.remove(&pod.shape.outline).unwrap_or_default();
-        self.remembered -= opinions.len();
-        opinions
+    /// Takes the cached results for pods of a shape; `remember` gives them back.
+    pub(crate) fn take_shape_cache(&mut self, pod: &Pod) -> ShapeCache {
+        let shape_cache = self.shape_cache.remove(&pod.shape.outline).unwrap_or_default();
+        self.remembered -= shape_cache.len();
+        shape_cache
     }
 
-    pub(crate) fn remember(&mut self, pod: &Pod, opinions: Opinions) {
+    pub(crate) fn put_shape_cache(&mut self, pod: &Pod, shape_cache: ShapeCache) {
         if self.remembered > REMEMBERED {
-            self.opinions.clear();
+            self.shape_cache.clear();
             self.remembered = 0;
         }
-        self.remembered += opinions.len();
-        self.opinions.insert(pod.shape.outline, opinions);
+        self.remembered += shape_cache.len();
+        self.shape_cache.insert(pod.shape.outline, shape_cache);
     }
 }

@@ -1,12 +1,16 @@
-//! DefaultBinder: tells the API server which node a pod goes to.
+//! DefaultBinder: binds a pod to its node in the API.
 
 use corten_api::{Value, value};
 
+use crate::framework::registration::{Point, Registration};
 use crate::pod::Pod;
 
 pub(crate) const NAME: &str = "DefaultBinder";
 
-/// The binding of a pod to a node: of this very pod, not of another by its name.
+pub(crate) const REGISTRATION: Registration =
+    Registration { name: NAME, weight: 0, points: &[Point::Bind], create: None };
+
+/// The binding of a pod to a node, by the pod's uid: it never binds another pod of the same name.
 pub(crate) fn binding(pod: &Pod, node: &str) -> Value {
     value!({
         "apiVersion": "v1", "kind": "Binding",

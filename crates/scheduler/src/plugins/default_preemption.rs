@@ -1,30 +1,39 @@
-//! DefaultPreemption: when a pod fits nowhere, the node where the least important pods would have to make way for it.
+//! DefaultPreemption: for an unschedulable pod, finds the node with the lowest cost of preemption.
 //!
-//! Victims are tried on the snapshot itself: taken off, looked at, and put back, as many as can stay. Nobody is taken
-//! away here; that is for whoever carries out what is decided.
+//! Victims are tried on the snapshot itself: removed, filtered, and added back, as many as can stay. No pod is deleted
+//! here; `run` carries out the preemption.
 
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
+use corten_api::Value;
 use jiff::Timestamp;
 
 use crate::cluster::Cluster;
 use crate::cycle;
 use crate::framework::candidates::{Candidates, Cost};
 use crate::framework::diagnosis::Diagnosis;
-use crate::framework::opinions::Opinions;
 use crate::framework::profile::{Filters, Profile};
+use crate::framework::registration::{Point, Registration};
+use crate::framework::shape_cache::ShapeCache;
 use crate::framework::{Nomination, Plugin, PostFilter, Rejection};
 use crate::pod::Pod;
 use crate::random::Random;
 use crate::snapshot::NodeIx;
 
 pub(crate) const NAME: &str = "DefaultPreemption";
-const NOBODY: Rejection = Rejection::unresolvable("No preemption victims found for incoming pod");
+const NO_VICTIMS: Rejection = Rejection::unresolvable("No preemption victims found for incoming pod");
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: NAME,
+    weight: 0,
+    points: &[Point::PostFilter],
+    create: Some(|args| Ok(Arc::new(DefaultPreemption::with_args(args)?))),
+};
+
 pub(crate) struct DefaultPreemption {
-    /// How many nodes are tried at least: in per cent of those that come into question, and in all.
+    /// The least number of candidate nodes: in percent of all candidates, and absolute.
     pub(crate) least_percent: usize,
     pub(crate) least: usize,
 }
@@ -35,11 +44,11 @@ impl Default for DefaultPreemption {
     }
 }
 
-/// A node, and who would have to go, the most important first.
+/// A node and its victims, the highest priority first.
 struct Candidate {
     at: NodeIx,
     victims: Vec<Arc<Pod>>,
-    /// How many of them a budget protects.
+    /// The number of victims whose budgets are violated.
     violations: usize,
 }
 
@@ -59,14 +68,30 @@ impl Candidate {
     }
 }
 
-/// When it started; one that has not is as new as can be.
+/// The start time of a pod; one that has not started counts as the newest.
 fn started(pod: &Pod) -> Timestamp {
     pod.started.unwrap_or(Timestamp::MAX)
 }
 
-/// The more important first: by priority, then by how long it has run.
+/// Higher priority first, then longer running.
 fn by_importance(a: &Arc<Pod>, b: &Arc<Pod>) -> Ordering {
     (b.shape.priority.cmp(&a.shape.priority)).then_with(|| started(a).cmp(&started(b)))
+}
+
+impl DefaultPreemption {
+    /// Reads the plugin's arguments from a profile.
+    fn with_args(args: &Value) -> Result<DefaultPreemption, String> {
+        let defaults = DefaultPreemption::default();
+        let number = |key: &str, unless_said: usize| match args.int_at(&[key]) {
+            None => Ok(unless_said),
+            Some(said) => usize::try_from(said).map_err(|_| format!("{key}: not in the range [0, inf)")),
+        };
+        let least_percent = number("minCandidateNodesPercentage", defaults.least_percent)?;
+        if least_percent > 100 {
+            return Err("minCandidateNodesPercentage: not in valid range [0, 100]".to_owned());
+        }
+        Ok(DefaultPreemption { least_percent, least: number("minCandidateNodesAbsolute", defaults.least)? })
+    }
 }
 
 impl Plugin for DefaultPreemption {
@@ -80,16 +105,16 @@ impl Plugin for DefaultPreemption {
         cluster: &mut Cluster,
         profile: &Profile,
         diagnosis: &Diagnosis,
-        opinions: &mut Opinions,
+        shape_cache: &mut ShapeCache,
         random: &mut Random,
     ) -> Option<PostFilter> {
         let said = |message: String, nomination| {
             Some(PostFilter { message: format!("preemption: {message}"), nomination, victims: Vec::new() })
         };
-        if let Some(reason) = ineligible(pod, cluster, diagnosis, opinions) {
+        if let Some(reason) = ineligible(pod, cluster, diagnosis, shape_cache) {
             return said(reason.to_owned(), Nomination::Keep);
         }
-        let best = match self.best(pod, cluster, profile, diagnosis, opinions, random) {
+        let best = match self.best(pod, cluster, profile, diagnosis, shape_cache, random) {
             Ok(best) => best,
             Err(refused) => return said(refused.message(), Nomination::Clear),
         };
@@ -101,19 +126,19 @@ impl Plugin for DefaultPreemption {
     }
 }
 
-/// Why a pod may not have others make way.
+/// The reason why a pod may not preempt others.
 fn ineligible(
     pod: &Pod,
     cluster: &Cluster,
     diagnosis: &Diagnosis,
-    opinions: &Opinions,
+    shape_cache: &ShapeCache,
 ) -> Option<&'static str> {
     if !pod.shape.preempts {
         return Some("not eligible due to preemptionPolicy=Never.");
     }
     let nominated = cluster.snapshot.nominated().node_of(&pod.uid).unwrap_or(&pod.nominated);
     let at = cluster.snapshot.find(nominated)?;
-    if diagnosis.is_by_node() && opinions.verdicts.is_resolvable(at) == Some(false) {
+    if diagnosis.is_by_node() && shape_cache.node_rejections.is_resolvable(at) == Some(false) {
         return None;
     }
     let on_its_way = |other: &Arc<Pod>| other.preempted && other.shape.priority < pod.shape.priority;
@@ -122,14 +147,14 @@ fn ineligible(
 }
 
 impl DefaultPreemption {
-    /// The cheapest of enough candidates, looked for from anywhere on; or why there are none.
+    /// The cheapest of enough candidates, searched from a random node on; or the reasons why there are none.
     fn best(
         &self,
         pod: &Pod,
         cluster: &mut Cluster,
         profile: &Profile,
         diagnosis: &Diagnosis,
-        opinions: &mut Opinions,
+        shape_cache: &mut ShapeCache,
         random: &mut Random,
     ) -> Result<Candidate, Diagnosis> {
         let all = cluster.snapshot.len();
@@ -139,7 +164,7 @@ impl DefaultPreemption {
             return Err(refused);
         }
         let Ok(filters) = profile.pre_filter(pod, cluster) else { return Err(refused) };
-        let Opinions { verdicts, candidates, .. } = opinions;
+        let ShapeCache { node_rejections, candidates, .. } = shape_cache;
         let mut passing = Candidates::default();
         let known = if filters.are_local() { candidates } else { &mut passing };
         let own = cluster.snapshot.nominated().node_of(&pod.uid).and_then(|name| cluster.snapshot.find(name));
@@ -150,14 +175,14 @@ impl DefaultPreemption {
         let (mut found, mut refusals) = (Best::default(), Vec::new());
         for step in 0..all {
             let at = trial.cluster.snapshot.order()[(offset + step) % all];
-            if verdicts.is_resolvable(at) != Some(true) {
+            if node_rejections.is_resolvable(at) != Some(true) {
                 continue;
             }
             match trial.cost(at) {
                 Ok(cost) => found.add(at, cost),
                 Err(refusal) => count(&mut refusals, refusal),
             }
-            // One that breaks a budget is only a last resort.
+            // Candidates that violate a budget are a last resort.
             if found.without_violations && found.count >= enough {
                 break;
             }
@@ -170,7 +195,7 @@ impl DefaultPreemption {
     }
 }
 
-/// What was found of the nodes that were tried.
+/// The result of the candidates so far.
 #[derive(Default)]
 struct Best {
     cheapest: Option<(Cost, NodeIx)>,
@@ -195,10 +220,10 @@ fn count(counts: &mut Vec<usize>, number: usize) {
     counts[number] += 1;
 }
 
-/// Trying nodes for one pod.
+/// The trial of nodes for one pod.
 struct Trial<'t> {
     pod: &'t Pod,
-    /// The node that it waits for already: of that one it is not known what it costs others.
+    /// The nominated node of the pod: its cached cost does not hold, as its own nomination is counted.
     own: Option<NodeIx>,
     cluster: &'t mut Cluster,
     profile: &'t Profile,
@@ -207,7 +232,7 @@ struct Trial<'t> {
 }
 
 impl Trial<'_> {
-    /// What making room on a node costs, or the number of the refusal.
+    /// The cost of preemption on a node, or the index of the rejection.
     fn cost(&mut self, at: NodeIx) -> Result<Cost, usize> {
         let (version, is_own) = (self.cluster.snapshot.version(at), self.own == Some(at));
         if let Some(known) = self.known.get(at, version).filter(|_| !is_own) {
@@ -229,7 +254,7 @@ impl Trial<'_> {
     }
 }
 
-/// Who would have to leave a node, or why nobody's leaving would help. The snapshot is left as it was.
+/// The victims on a node, or the reason why preemption does not help there. The snapshot is left unchanged.
 fn candidate(
     pod: &Pod,
     cluster: &mut Cluster,
@@ -241,7 +266,7 @@ fn candidate(
     let mut lesser: Vec<Arc<Pod>> =
         here.filter(|other| other.shape.priority < pod.shape.priority).cloned().collect();
     if lesser.is_empty() {
-        return Err(NOBODY);
+        return Err(NO_VICTIMS);
     }
     for other in &lesser {
         cluster.snapshot.take(&other.uid, at);

@@ -1,15 +1,25 @@
-//! DynamicResources: has a say about pods that claim devices. Of those that claim none, which are all that come here so
-//! far, there is nothing to give back when they fit nowhere, and it says so as upstream does.
+//! DynamicResources: schedules pods with resource claims. Only pods without claims reach it so far; for those its
+//! PostFilter has nothing to deallocate, and says so in upstream's words.
+
+use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::framework::diagnosis::Diagnosis;
-use crate::framework::opinions::Opinions;
 use crate::framework::profile::Profile;
+use crate::framework::registration::{Point, Registration};
+use crate::framework::shape_cache::ShapeCache;
 use crate::framework::{Nomination, Plugin, PostFilter};
 use crate::pod::Pod;
 use crate::random::Random;
 
 pub(crate) const NAME: &str = "DynamicResources";
+
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: NAME,
+    weight: 2,
+    points: &[Point::PostFilter],
+    create: Some(|_| Ok(Arc::new(DynamicResources))),
+};
 
 pub(crate) struct DynamicResources;
 
@@ -24,7 +34,7 @@ impl Plugin for DynamicResources {
         _cluster: &mut Cluster,
         _profile: &Profile,
         _diagnosis: &Diagnosis,
-        _opinions: &mut Opinions,
+        _shape_cache: &mut ShapeCache,
         _random: &mut Random,
     ) -> Option<PostFilter> {
         let message = "no new claims to deallocate".to_owned();

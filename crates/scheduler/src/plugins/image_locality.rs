@@ -1,15 +1,25 @@
-//! ImageLocality: nodes that have a pod's images already are better, and images that many nodes have count more, lest
-//! one node attract everything.
+//! ImageLocality: prefers nodes that already have a pod's images. Images that many nodes have count more, so that one
+//! node does not attract all pods.
+
+use std::sync::Arc;
 
 use crate::cluster::Cluster;
+use crate::framework::registration::{Point, Registration};
 use crate::framework::{MAX_SCORE, Plugin};
 use crate::pod::Pod;
 use crate::snapshot::NodeIx;
 
 pub(crate) const NAME: &str = "ImageLocality";
 
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: NAME,
+    weight: 1,
+    points: &[Point::Score],
+    create: Some(|_| Ok(Arc::new(ImageLocality))),
+};
+
 const MB: i64 = 1024 * 1024;
-/// Less does not count, and more counts no more.
+/// The range of image sizes that count.
 const LEAST: i64 = 23 * MB;
 const MOST_PER_IMAGE: i64 = 1000 * MB;
 
@@ -47,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn images_that_are_there_count() {
+    fn present_images_raise_the_score() {
         let mut scene = Scene::new([
             node("small").image("nginx:latest", 40 * MB),
             node("large").image("db:1", 250 * MB).image("nginx:latest", 40 * MB),

@@ -1,7 +1,13 @@
-//! InterPodAffinity: near some pods and away from others, by what a pod says and by what those on the nodes say of it.
+//! InterPodAffinity: affinity and anti-affinity to other pods, by the pod's own terms and by those of the pods on
+//! nodes.
+
+use std::sync::Arc;
+
+use corten_api::Value;
 
 use crate::cluster::Cluster;
 use crate::framework::event::ClusterEvent;
+use crate::framework::registration::{Point, Registration};
 use crate::framework::{Filter, MAX_SCORE, Plugin, PreFilter, Rejection};
 use crate::pod::terms::{PodSelector, PodTerm};
 use crate::pod::{Pod, Shape};
@@ -12,13 +18,21 @@ use crate::snapshot::{NodeIx, Snapshot};
 pub(crate) const NAME: &str = "InterPodAffinity";
 const AFFINITY: Rejection = Rejection::unresolvable("node(s) didn't match pod affinity rules");
 const ANTI_AFFINITY: Rejection = Rejection::unschedulable("node(s) didn't match pod anti-affinity rules");
+const TOO_MANY: Rejection = Rejection::unresolvable("pod has too many affinity terms");
 const OTHERS: Rejection =
     Rejection::unschedulable("node(s) didn't satisfy existing pods anti-affinity rules");
 
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: NAME,
+    weight: 2,
+    points: &[Point::Filter, Point::Score],
+    create: Some(|args| Ok(Arc::new(InterPodAffinity::with_args(args)?))),
+};
+
 pub(crate) struct InterPodAffinity {
-    /// What a demand of a pod on a node counts as a preference for others to come.
+    /// The weight of a required term of a running pod as a preference of incoming pods.
     pub(crate) hard_weight: i64,
-    /// Whether preferences of pods on nodes count for pods that have none.
+    /// True to ignore preferred terms of running pods for pods without terms.
     pub(crate) ignores_others: bool,
 }
 
@@ -57,7 +71,7 @@ fn counters<'t>(
 
 struct Rules {
     affinity: Vec<usize>,
-    /// Nobody matches yet but the pod itself, so that it may be the first.
+    /// No pod matches yet but the pod itself, which may therefore be the first.
     is_first: bool,
     anti_affinity: Vec<usize>,
     others: Vec<usize>,
@@ -90,7 +104,7 @@ impl Filter for Rules {
     }
 }
 
-/// Whether a pod is among those its own terms select.
+/// True if a pod matches its own terms.
 fn selects_itself(snapshot: &Snapshot, shape: &Shape, terms: &[PodTerm]) -> bool {
     let labels = snapshot.namespace_labels(&shape.namespace);
     terms.iter().all(|term| term.pods.matches(&shape.namespace, labels, &shape.labels))
@@ -100,12 +114,24 @@ fn matches_all(terms: &[PodTerm], pod: &Pod) -> bool {
     !terms.is_empty() && terms.iter().all(|term| matches(term, pod))
 }
 
-/// As far as it can be told without the labels of namespaces; an event more than needed does no harm.
+/// True if a term may select a pod. Labels of namespaces are ignored; a superfluous event does no harm.
 fn matches(term: &PodTerm, pod: &Pod) -> bool {
     if term.pods.namespace_selector.is_some() {
         return pod.is_selected_by(&term.pods.labels);
     }
     term.pods.matches(&pod.shape.namespace, None, &pod.shape.labels)
+}
+
+impl InterPodAffinity {
+    /// Reads the plugin's arguments from a profile.
+    fn with_args(args: &Value) -> Result<InterPodAffinity, String> {
+        let hard_weight = args.int_at(&["hardPodAffinityWeight"]).unwrap_or(1);
+        if !(0..=100).contains(&hard_weight) {
+            return Err("hardPodAffinityWeight: not in valid range [0, 100]".to_owned());
+        }
+        let ignores_others = args.bool_at(&["ignorePreferredTermsOfExistingPods"]) == Some(true);
+        Ok(InterPodAffinity { hard_weight, ignores_others })
+    }
 }
 
 impl Plugin for InterPodAffinity {
@@ -115,6 +141,9 @@ impl Plugin for InterPodAffinity {
 
     fn pre_filter(&self, pod: &Pod, cluster: &mut Cluster) -> PreFilter {
         let (shape, snapshot) = (&*pod.shape, &mut cluster.snapshot);
+        if shape.affinity.too_many || shape.anti_affinity.too_many {
+            return PreFilter::Reject(TOO_MANY);
+        }
         let mut others = snapshot.terms_about(shape);
         let anti = |term: &usize| {
             snapshot.owned().get(*term).is_some_and(|term| term.demand == Demand::RequiredAnti)
@@ -129,8 +158,8 @@ impl Plugin for InterPodAffinity {
             let all = || near.iter().map(|term| term.pods.clone()).collect();
             affinity.push(counter(snapshot, shape, Purpose::Affinity, index, term, all));
         }
-        let nobody = affinity.iter().all(|counter| snapshot.counted(*counter).is_empty());
-        let is_first = nobody && selects_itself(snapshot, shape, near);
+        let no_pod_matches = affinity.iter().all(|counter| snapshot.counted(*counter).is_empty());
+        let is_first = no_pod_matches && selects_itself(snapshot, shape, near);
         let anti_affinity = counters(snapshot, shape, Purpose::AntiAffinity, apart.iter());
         PreFilter::Filter(Box::new(Rules { affinity, is_first, anti_affinity, others }))
     }
@@ -172,7 +201,7 @@ impl Plugin for InterPodAffinity {
         true
     }
 
-    fn may_help(&self, pod: &Pod, event: &ClusterEvent<'_>) -> bool {
+    fn queueing_hint(&self, pod: &Pod, event: &ClusterEvent<'_>) -> bool {
         let near = &pod.shape.affinity.required;
         let apart = &pod.shape.anti_affinity.required;
         let any = |terms: &[PodTerm], other: &Pod| terms.iter().any(|term| matches(term, other));
@@ -184,7 +213,7 @@ impl Plugin for InterPodAffinity {
             ClusterEvent::PodGone(old) => any(apart, old) || any(&old.shape.anti_affinity.required, pod),
             ClusterEvent::PodChanged { old, new } => old.shape.labels != new.shape.labels,
             ClusterEvent::NodeAdded(_) => true,
-            // A node that moves takes along those who cannot stand others, and one that goes takes them away.
+            // A node that changes its domain takes its pods along, and a deleted one removes them.
             ClusterEvent::NodeChanged { old, new } => old.labels != new.labels,
             ClusterEvent::NodeDeleted(_) => true,
             _ => false,
@@ -192,7 +221,7 @@ impl Plugin for InterPodAffinity {
     }
 }
 
-/// The least becomes 0, the most 100.
+/// Scales scores: the lowest becomes 0, the highest 100.
 fn stretch(scores: &mut [i64]) {
     let least = scores.iter().copied().min().unwrap_or(0);
     let range = scores.iter().copied().max().unwrap_or(0) - least;

@@ -1,10 +1,13 @@
-//! NodeAffinity: the nodes a pod demands by labels or name, those the profile demands for all pods, and those preferred.
+//! NodeAffinity: required nodes by labels or name, those that the profile requires for all pods, and preferred ones.
 
-use corten_api::Str;
+use std::sync::Arc;
+
+use corten_api::{Str, Value};
 
 use crate::cluster::Cluster;
 use crate::framework::event::ClusterEvent;
-use crate::framework::{Plugin, PreFilter, Rejection, normalize, opens_up};
+use crate::framework::registration::{Point, Registration};
+use crate::framework::{Plugin, PreFilter, Rejection, makes_node_feasible, normalize};
 use crate::node::Node;
 use crate::node_selector::{PreferredTerm, RequiredNodes};
 use crate::pod::Pod;
@@ -15,11 +18,30 @@ const REASON: Rejection = Rejection::unresolvable("node(s) didn't match Pod's no
 const ENFORCED: Rejection = Rejection::unresolvable("node(s) didn't match scheduler-enforced node affinity");
 const CONFLICT: Rejection = Rejection::unresolvable("pod affinity terms conflict");
 
-/// With what the profile adds to every pod's own affinity.
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: NAME,
+    weight: 2,
+    points: &[Point::Filter, Point::Score],
+    create: Some(|args| Ok(Arc::new(NodeAffinity::with_args(args)))),
+};
+
+/// The affinity that the profile adds to every pod's own.
 #[derive(Default)]
 pub(crate) struct NodeAffinity {
     pub(crate) added: RequiredNodes,
     pub(crate) added_preferred: Vec<PreferredTerm>,
+}
+
+impl NodeAffinity {
+    /// Reads the plugin's arguments from a profile.
+    fn with_args(args: &Value) -> NodeAffinity {
+        let required = args.at(&["addedAffinity", "requiredDuringSchedulingIgnoredDuringExecution"]);
+        let preferred = args.items_at(&["addedAffinity", "preferredDuringSchedulingIgnoredDuringExecution"]);
+        NodeAffinity {
+            added: required.map(RequiredNodes::of_selector).unwrap_or_default(),
+            added_preferred: PreferredTerm::all(preferred),
+        }
+    }
 }
 
 impl Plugin for NodeAffinity {
@@ -31,14 +53,14 @@ impl Plugin for NodeAffinity {
         pod.shape.nodes.named().filter(|names| !names.is_empty())
     }
 
-    fn judge(&self, pod: &Pod, node: &Node) -> Option<Rejection> {
+    fn filter_node(&self, pod: &Pod, node: &Node) -> Option<Rejection> {
         if !self.added.matches(node) {
             return Some(ENFORCED);
         }
         (!pod.shape.nodes.matches(node)).then_some(REASON)
     }
 
-    /// Terms that each name other nodes at once allow none.
+    /// Terms that name disjoint sets of nodes allow none.
     fn pre_filter(&self, pod: &Pod, _: &mut Cluster) -> PreFilter {
         match pod.shape.nodes.named() {
             Some(names) if names.is_empty() => PreFilter::Reject(CONFLICT),
@@ -60,10 +82,10 @@ impl Plugin for NodeAffinity {
         true
     }
 
-    fn may_help(&self, pod: &Pod, event: &ClusterEvent<'_>) -> bool {
+    fn queueing_hint(&self, pod: &Pod, event: &ClusterEvent<'_>) -> bool {
         let changed =
             matches!(event, ClusterEvent::PodChanged { old, new } if old.shape.nodes != new.shape.nodes);
-        changed || opens_up(self, pod, event)
+        changed || makes_node_feasible(self, pod, event)
     }
 }
 
@@ -89,13 +111,13 @@ mod tests {
         let plugin = NodeAffinity::default();
         let ssd = node("a").label("disk", "ssd").node();
         let selecting = pod("p").spec("nodeSelector", value!({"disk": "ssd"})).build();
-        assert_eq!(plugin.judge(&selecting, &ssd), None);
-        assert_eq!(plugin.judge(&selecting, &node("b").node()), Some(REASON));
+        assert_eq!(plugin.filter_node(&selecting, &ssd), None);
+        assert_eq!(plugin.filter_node(&selecting, &node("b").node()), Some(REASON));
         let added = RequiredNodes::of_selector(&value!({"nodeSelectorTerms": [
             {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]}));
         let strict = NodeAffinity { added, ..NodeAffinity::default() };
-        assert_eq!(strict.judge(&pod("p").build(), &node("b").node()), Some(ENFORCED));
-        assert_eq!(strict.judge(&pod("p").build(), &ssd), None);
+        assert_eq!(strict.filter_node(&pod("p").build(), &node("b").node()), Some(ENFORCED));
+        assert_eq!(strict.filter_node(&pod("p").build(), &ssd), None);
     }
 
     #[test]

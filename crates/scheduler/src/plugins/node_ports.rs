@@ -1,7 +1,10 @@
-//! NodePorts: two pods cannot have the same port of one node.
+//! NodePorts: two pods cannot have the same host port of one node.
+
+use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::framework::event::ClusterEvent;
+use crate::framework::registration::{Point, Registration};
 use crate::framework::{Filter, Plugin, PreFilter, Rejection};
 use crate::pod::{HostPort, Pod};
 use crate::snapshot::NodeIx;
@@ -9,6 +12,13 @@ use crate::snapshot::NodeIx;
 pub(crate) const NAME: &str = "NodePorts";
 const REASON: Rejection =
     Rejection::unschedulable("node(s) didn't have free ports for the requested pod ports");
+
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: NAME,
+    weight: 0,
+    points: &[Point::Filter],
+    create: Some(|_| Ok(Arc::new(NodePorts))),
+};
 
 pub(crate) struct NodePorts;
 
@@ -36,7 +46,7 @@ impl Plugin for NodePorts {
         if ports.is_empty() { PreFilter::Skip } else { PreFilter::Filter(Box::new(Wanted(ports.clone()))) }
     }
 
-    fn may_help(&self, pod: &Pod, event: &ClusterEvent<'_>) -> bool {
+    fn queueing_hint(&self, pod: &Pod, event: &ClusterEvent<'_>) -> bool {
         match event {
             ClusterEvent::NodeAdded(_) => true,
             ClusterEvent::PodGone(gone) => gone

@@ -1,13 +1,25 @@
-//! NodeResourcesBalancedAllocation: the shares of each resource in use should be alike, so that none runs out while
-//! another lies idle. What counts is whether the pod makes that better or worse.
+//! NodeResourcesBalancedAllocation: prefers nodes on which the utilization of resources is balanced, so that none runs
+//! out while another is idle. Scores the difference that the pod makes.
 
-use super::allocation::{self, Amount, Taken, Weighed};
+use std::sync::Arc;
+
+use corten_api::Value;
+
+use crate::allocation::{self, Amount, Taken, Weighed};
 use crate::cluster::Cluster;
+use crate::framework::registration::{Point, Registration};
 use crate::framework::{MAX_SCORE, Plugin};
 use crate::pod::Pod;
 use crate::snapshot::NodeIx;
 
 pub(crate) const NAME: &str = "NodeResourcesBalancedAllocation";
+
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: NAME,
+    weight: 1,
+    points: &[Point::Score],
+    create: Some(|args| Ok(Arc::new(BalancedAllocation::with_args(args)?))),
+};
 
 pub(crate) struct BalancedAllocation {
     pub(crate) resources: Vec<Weighed>,
@@ -19,12 +31,19 @@ impl Default for BalancedAllocation {
     }
 }
 
+impl BalancedAllocation {
+    /// Reads the plugin's arguments from a profile.
+    fn with_args(args: &Value) -> Result<BalancedAllocation, String> {
+        Ok(BalancedAllocation { resources: Weighed::of_list(args.items_at(&["resources"]))? })
+    }
+}
+
 impl Plugin for BalancedAllocation {
     fn name(&self) -> &'static str {
         NAME
     }
 
-    fn rate(&self, pod: &Pod, cluster: &Cluster, at: NodeIx) -> Option<i64> {
+    fn score_node(&self, pod: &Pod, cluster: &Cluster, at: NodeIx) -> Option<i64> {
         if self.resources.iter().all(|weighed| allocation::wanted(pod, weighed, Taken::Requested) == 0) {
             return None;
         }
@@ -35,7 +54,7 @@ impl Plugin for BalancedAllocation {
     }
 }
 
-/// From 50, if one resource is all taken and another not at all, to 100, if all are used alike.
+/// From 50, if one resource is fully used and another not at all, to 100, if all are used equally.
 fn balance(amounts: &[(Amount, i64)], used: impl Fn(&Amount) -> i64) -> i64 {
     let share = |amount: &Amount| (used(amount) as f64 / amount.allocatable as f64).min(1.0);
     let deviation = match amounts {
@@ -59,7 +78,7 @@ mod tests {
     use crate::testing::{Scene, node, pod};
 
     #[test]
-    fn balance_is_better() {
+    fn balanced_nodes_score_higher() {
         let sized = |name| node(name).allocatable(value!({"cpu": "10", "memory": "10000", "pods": "9"}));
         let mut scene = Scene::new([sized("empty"), sized("cpu is used"), sized("memory is used")]);
         scene.put(pod("c").requests(value!({"cpu": "5"})).build(), "cpu is used");

@@ -1,12 +1,16 @@
-//! NodeResourcesFit: a node must have room for what a pod asks for; how full it may rather be is a matter of strategy.
+//! NodeResourcesFit: a node must have the requested resources of a pod; the scoring strategy prefers emptier or fuller
+//! nodes.
 
 mod strategy;
 
-use corten_api::Str;
+use std::sync::Arc;
 
-use super::allocation::{self, Taken, Weighed};
+use corten_api::{Str, Value};
+
+use crate::allocation::{self, Taken, Weighed};
 use crate::cluster::Cluster;
 use crate::framework::event::ClusterEvent;
+use crate::framework::registration::{Point, Registration};
 use crate::framework::{Filter, Plugin, PreFilter, Reasons, Rejection};
 use crate::node::Node;
 use crate::pod::Pod;
@@ -18,8 +22,15 @@ pub(crate) use strategy::Strategy;
 
 pub(crate) const NAME: &str = "NodeResourcesFit";
 
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: NAME,
+    weight: 1,
+    points: &[Point::Filter, Point::Score],
+    create: Some(|args| Ok(Arc::new(NodeResourcesFit::with_args(args)?))),
+};
+
 pub(crate) struct NodeResourcesFit {
-    /// Extended resources that somebody else looks after, and their groups.
+    /// Extended resources that scheduler extenders manage, and their groups.
     pub(crate) ignored: Vec<Str>,
     pub(crate) ignored_groups: Vec<Str>,
     pub(crate) strategy: Strategy,
@@ -39,7 +50,7 @@ impl Default for NodeResourcesFit {
 
 struct Fit {
     wanted: Resources,
-    /// Whether it asks for anything but a place.
+    /// True if it requests any resource.
     asks: bool,
 }
 
@@ -61,8 +72,12 @@ impl Filter for Fit {
     }
 }
 
+/// The most insufficient resources named in a message: a pod may request tens of thousands, and every node has its own
+/// reasons.
+const MOST_REASONS: usize = 32;
+
 impl Fit {
-    /// Everything that is missing.
+    /// All insufficient resources.
     fn complain(&self, cluster: &Cluster, at: NodeIx) -> Option<Rejection> {
         let (room, place) = (cluster.snapshot.room(at), cluster.snapshot.place(at));
         let (mut reasons, mut unresolvable) = (Vec::new(), false);
@@ -71,7 +86,9 @@ impl Fit {
         }
         let mut lacks = |wanted: i64, all: i64, used: i64, reason: &dyn Fn() -> Str| {
             if wanted > 0 && wanted > all - used {
-                reasons.push(reason());
+                if reasons.len() < MOST_REASONS {
+                    reasons.push(reason());
+                }
                 unresolvable |= wanted > all;
             }
         };
@@ -99,7 +116,7 @@ impl Fit {
 }
 
 impl NodeResourcesFit {
-    /// What a pod asks for, as far as this plugin looks after it.
+    /// The requests of a pod without ignored resources.
     fn wanted(&self, requests: &Requests) -> Resources {
         let mut wanted = requests.resources.clone();
         wanted.scalars.retain(|(name, amount)| {
@@ -111,7 +128,7 @@ impl NodeResourcesFit {
         wanted
     }
 
-    /// Whether an empty node of this kind has room.
+    /// True if the requests fit on the empty node.
     fn has_room(&self, pod: &Pod, node: &Node) -> bool {
         let (wanted, all) = (self.wanted(&pod.shape.requests), &node.allocatable);
         node.max_pods > 0
@@ -122,13 +139,38 @@ impl NodeResourcesFit {
     }
 }
 
-/// Whether some resource that a pod asks for is more now.
+/// True if the allocatable amount of a requested resource increased.
 fn is_more(pod: &Pod, old: &Resources, new: &Resources) -> bool {
     let wanted = &pod.shape.requests.resources;
     (wanted.milli_cpu > 0 && new.milli_cpu > old.milli_cpu)
         || (wanted.memory > 0 && new.memory > old.memory)
         || (wanted.ephemeral_storage > 0 && new.ephemeral_storage > old.ephemeral_storage)
         || wanted.scalars.iter().any(|(name, amount)| *amount > 0 && new.scalar(name) > old.scalar(name))
+}
+
+impl NodeResourcesFit {
+    /// Reads the plugin's arguments from a profile.
+    fn with_args(args: &Value) -> Result<NodeResourcesFit, String> {
+        let strategy = match args.str_at(&["scoringStrategy", "type"]).unwrap_or("LeastAllocated") {
+            "LeastAllocated" => Strategy::LeastAllocated,
+            "MostAllocated" => Strategy::MostAllocated,
+            "RequestedToCapacityRatio" => {
+                let shape = args.items_at(&["scoringStrategy", "requestedToCapacityRatio", "shape"]);
+                Strategy::RequestedToCapacityRatio(strategy::points(shape)?)
+            }
+            other => return Err(format!("scoringStrategy.type: Unsupported value: {other:?}")),
+        };
+        Ok(NodeResourcesFit {
+            ignored: texts(args.items_at(&["ignoredResources"])),
+            ignored_groups: texts(args.items_at(&["ignoredResourceGroups"])),
+            strategy,
+            resources: Weighed::of_list(args.items_at(&["scoringStrategy", "resources"]))?,
+        })
+    }
+}
+
+fn texts(list: &[Value]) -> Vec<Str> {
+    list.iter().filter_map(Value::as_str).map(Str::new).collect()
 }
 
 impl Plugin for NodeResourcesFit {
@@ -142,12 +184,12 @@ impl Plugin for NodeResourcesFit {
         PreFilter::Filter(Box::new(Fit { wanted, asks }))
     }
 
-    fn rate(&self, pod: &Pod, cluster: &Cluster, at: NodeIx) -> Option<i64> {
+    fn score_node(&self, pod: &Pod, cluster: &Cluster, at: NodeIx) -> Option<i64> {
         let amounts = allocation::amounts(cluster, at, pod, &self.resources, Taken::Counted);
         Some(self.strategy.score(&amounts))
     }
 
-    fn may_help(&self, pod: &Pod, event: &ClusterEvent<'_>) -> bool {
+    fn queueing_hint(&self, pod: &Pod, event: &ClusterEvent<'_>) -> bool {
         match event {
             ClusterEvent::NodeAdded(node) => self.has_room(pod, node),
             ClusterEvent::NodeChanged { old, new } => {

@@ -1,10 +1,13 @@
-//! NodeVolumeLimits: a node can have only so many volumes of a driver attached.
+//! NodeVolumeLimits: limits the number of volumes of a CSI driver that are attached to a node.
+
+use std::sync::Arc;
 
 use corten_client::Key;
 
 use super::volume_binding::missing;
 use crate::cluster::Cluster;
 use crate::framework::event::ClusterEvent;
+use crate::framework::registration::{Point, Registration};
 use crate::framework::{Filter, Plugin, PreFilter, Rejection};
 use crate::pod::Pod;
 use crate::snapshot::NodeIx;
@@ -13,12 +16,19 @@ use crate::storage::{Attachable, Claim, Storage};
 pub(crate) const NAME: &str = "NodeVolumeLimits";
 const REASON: Rejection = Rejection::unschedulable("node(s) exceed max volume count");
 
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: NAME,
+    weight: 0,
+    points: &[Point::Filter],
+    create: Some(|_| Ok(Arc::new(NodeVolumeLimits))),
+};
+
 pub(crate) struct NodeVolumeLimits;
 
-/// The volumes a pod brings along.
+/// The attachable volumes of a pod.
 struct Brought(Vec<Attachable>);
 
-/// Adds the volumes of a pod that have to be attached. One that is yet to be made counts under its claim's name.
+/// Adds the attachable volumes of a pod. A volume that is not provisioned yet counts under its claim's name.
 fn add_volumes(storage: &Storage, pod: &Pod, found: &mut Vec<Attachable>) {
     for key in pod.shape.volumes.all_claims() {
         let Some(claim) = storage.claim(key) else { continue };
@@ -35,7 +45,7 @@ fn yet_to_be_made(storage: &Storage, key: &Key, claim: &Claim) -> Option<Attacha
     (!driver.is_empty()).then(|| Attachable { driver, handle: key.to_string().into() })
 }
 
-/// A volume counts once, however many have it. There are few enough on a node to look through them.
+/// Counts a volume once. A node has few enough for a linear search.
 fn add(volume: Option<Attachable>, found: &mut Vec<Attachable>) {
     found.extend(volume.filter(|volume| !found.contains(volume)));
 }
@@ -59,7 +69,7 @@ impl Filter for Brought {
         storage.attached(name).for_each(|volume| add(Some(volume), &mut attached));
         let exceeded = limits.iter().any(|(driver, most)| {
             let of_driver = |volume: &&Attachable| volume.driver == *driver;
-            // One that is attached but that no pod uses any more is about to be detached.
+            // An attached volume without pods is about to be detached.
             let new = |volume: &&Attachable| of_driver(volume) && !attached[..used].contains(volume);
             let new = self.0.iter().filter(new).count();
             new > 0 && new + attached.iter().filter(of_driver).count() > *most
@@ -86,7 +96,7 @@ impl Plugin for NodeVolumeLimits {
         if brought.is_empty() { PreFilter::Skip } else { PreFilter::Filter(Box::new(Brought(brought))) }
     }
 
-    fn may_help(&self, _: &Pod, event: &ClusterEvent<'_>) -> bool {
+    fn queueing_hint(&self, _: &Pod, event: &ClusterEvent<'_>) -> bool {
         match event {
             ClusterEvent::NodeAdded(_) | ClusterEvent::StorageChanged => true,
             ClusterEvent::PodGone(gone) => !gone.shape.volumes.is_empty(),
@@ -103,7 +113,7 @@ mod tests {
     use corten_api::value;
 
     #[test]
-    fn no_more_than_can_be_attached() {
+    fn attach_limits_are_respected() {
         let mut scene = Scene::new([node("a"), node("unlimited")]);
         for name in ["one", "two", "three"] {
             let volume = value!({"spec": {"csi": {"driver": "d", "volumeHandle": (name)}}});
@@ -125,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_attached_counts_until_it_is_detached() {
+    fn attached_volumes_count_until_they_are_detached() {
         let mut scene = Scene::new([node("a"), node("b")]);
         let storage = &mut scene.cluster.storage;
         for name in ["one", "two"] {

@@ -1,32 +1,41 @@
-//! PodTopologySpread: pods of a kind spread evenly over zones, nodes or whatever labels divide the nodes by.
+//! PodTopologySpread: spreads pods evenly over zones, nodes or other topology domains.
 //!
-//! Pods that say nothing are spread by the profile's defaults, together with those that a service or controller
+//! Pods without constraints are spread by the profile's defaults, together with the pods that a service or controller
 //! selects along with them.
 
 use std::sync::Arc;
 
-use corten_api::Str;
 use corten_api::selector::LabelSelector;
+use corten_api::{Map, Str, Value};
 
 use crate::cluster::Cluster;
 use crate::framework::event::ClusterEvent;
+use crate::framework::registration::{Point, Registration};
 use crate::framework::{Filter, MAX_SCORE, Plugin, PreFilter, Rejection};
 use crate::node::{HOSTNAME, Node, ZONE};
-use crate::pod::terms::{PodSelector, Spread};
+use crate::pod::terms::{MOST_TERMS, PodSelector, Spread};
 use crate::pod::{Pod, Shape};
 use crate::snapshot::counters::{CounterKey, Counting, Eligible, Purpose};
 use crate::snapshot::{EACH_NODE, NodeIx, Snapshot};
 use crate::workloads::Workloads;
 
 pub(crate) const NAME: &str = "PodTopologySpread";
+const TOO_MANY: Rejection = Rejection::unresolvable("pod has too many topology spread constraints");
 const SKEWED: Rejection = Rejection::unschedulable("node(s) didn't match pod topology spread constraints");
 const UNLABELLED: Rejection =
     Rejection::unresolvable("node(s) didn't match pod topology spread constraints (missing required label)");
 
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: NAME,
+    weight: 2,
+    points: &[Point::Filter, Point::Score],
+    create: Some(|args| Ok(Arc::new(PodTopologySpread::with_args(args)?))),
+};
+
 pub(crate) struct PodTopologySpread {
-    /// For pods that have no constraints of their own.
+    /// The constraints of pods without their own.
     pub(crate) defaults: Vec<Spread>,
-    /// Whether they are upstream's, which also apply where a label is missing.
+    /// True for upstream's defaults, which also apply to nodes without the label.
     pub(crate) system_defaults: bool,
 }
 
@@ -45,14 +54,14 @@ impl Default for PodTopologySpread {
     }
 }
 
-/// The constraints that hold for a pod.
+/// The constraints of a pod.
 struct Constraints<'s> {
     list: Vec<(usize, &'s Spread)>,
-    /// What defaults count; constraints of a pod's own say it themselves.
+    /// The selector of default constraints; a pod's own have theirs.
     selector: Option<Arc<LabelSelector>>,
-    /// Grounds on which defaults were made.
+    /// The generation of the workloads that defaults were made from.
     grounds: u64,
-    /// Whether a node must have every label to count.
+    /// True if only nodes with every label count.
     needs_all_labels: bool,
 }
 
@@ -96,7 +105,7 @@ impl Constraints<'_> {
         })
     }
 
-    /// Node by node, whichever they are.
+    /// The counter of each node alone.
     fn per_node(&self, cluster: &mut Cluster, shape: &Shape, index: usize, spread: &Spread) -> usize {
         let purpose = Purpose::SpreadPerNode;
         let key = CounterKey { shape: shape.serial, purpose, index, grounds: self.grounds };
@@ -108,7 +117,7 @@ impl Constraints<'_> {
         })
     }
 
-    /// Which nodes do not count because they lack a label.
+    /// The nodes that do not count because they lack a label.
     fn ignored(&self, snapshot: &mut Snapshot, nodes: &[NodeIx]) -> Vec<bool> {
         if !self.needs_all_labels {
             return vec![false; nodes.len()];
@@ -120,13 +129,13 @@ impl Constraints<'_> {
     }
 }
 
-/// The pods that count. A selector that demands nothing counts none.
+/// The counted pods. An empty selector counts none.
 fn selected(shape: &Shape, selector: &LabelSelector) -> PodSelector {
     let labels = if selector.is_everything() { LabelSelector::nothing() } else { selector.clone() };
     PodSelector { namespaces: vec![shape.namespace.clone()], namespace_selector: None, labels }
 }
 
-/// One constraint while nodes are looked at: a domain may have this many besides the pod.
+/// One constraint during Filter: the most pods that a domain may have besides the pod.
 struct Limit {
     counter: usize,
     most: i64,
@@ -148,12 +157,32 @@ impl Filter for Limits {
     }
 }
 
+impl PodTopologySpread {
+    /// Reads the plugin's arguments from a profile.
+    fn with_args(args: &Value) -> Result<PodTopologySpread, String> {
+        let constraints = args.items_at(&["defaultConstraints"]);
+        match args.str_at(&["defaultingType"]).unwrap_or("System") {
+            "System" if constraints.is_empty() => Ok(PodTopologySpread::default()),
+            "System" => Err("when .defaultingType is System, .defaultConstraints must be empty".to_owned()),
+            "List" => {
+                let defaults =
+                    constraints.iter().map(|constraint| Spread::of(constraint, &Map::new())).collect();
+                Ok(PodTopologySpread { defaults, system_defaults: false })
+            }
+            other => Err(format!("defaultingType: Unsupported value: {other:?}")),
+        }
+    }
+}
+
 impl Plugin for PodTopologySpread {
     fn name(&self) -> &'static str {
         NAME
     }
 
     fn pre_filter(&self, pod: &Pod, cluster: &mut Cluster) -> PreFilter {
+        if pod.shape.spread.len() > MOST_TERMS {
+            return PreFilter::Reject(TOO_MANY);
+        }
         let Some(constraints) = self.constraints(&pod.shape, &mut cluster.workloads, false) else {
             return PreFilter::Skip;
         };
@@ -205,7 +234,7 @@ impl Plugin for PodTopologySpread {
         true
     }
 
-    fn may_help(&self, pod: &Pod, event: &ClusterEvent<'_>) -> bool {
+    fn queueing_hint(&self, pod: &Pod, event: &ClusterEvent<'_>) -> bool {
         let constraints = if pod.shape.spread.is_empty() { &self.defaults } else { &pod.shape.spread };
         let hard = || constraints.iter().filter(|spread| !spread.soft);
         let counts = |other: &Pod| {
@@ -232,7 +261,7 @@ impl Plugin for PodTopologySpread {
     }
 }
 
-/// How many domains the nodes that count are in. Nodes that are in none make up one together.
+/// The number of domains of the counted nodes. Nodes without a domain form one together.
 fn distinct(domains: &[Option<u32>], ignored: &[bool]) -> usize {
     let mut found: Vec<Option<u32>> =
         domains.iter().zip(ignored).filter(|(_, ignored)| !**ignored).map(|(domain, _)| *domain).collect();
@@ -241,7 +270,7 @@ fn distinct(domains: &[Option<u32>], ignored: &[bool]) -> usize {
     found.len()
 }
 
-/// The fewer the better: the least becomes 100.
+/// Inverts scores: fewer pods are better, the least becomes 100.
 fn invert(scores: &mut [i64], ignored: &[bool]) {
     let counted = || scores.iter().zip(ignored).filter(|(_, ignored)| !**ignored).map(|(score, _)| *score);
     let (least, most) = (counted().min().unwrap_or(0), counted().max().unwrap_or(0));

@@ -1,17 +1,22 @@
-//! PrioritySort: the most important pod first, of equals the one that has waited longest.
+//! PrioritySort: orders the queue by priority, then by the time since which pods are queued.
 
 use std::cmp::Ordering;
 
 use jiff::Timestamp;
 
+use crate::framework::registration::{Point, Registration};
+
 pub(crate) const NAME: &str = "PrioritySort";
 
-/// What decides whose turn it is.
+pub(crate) const REGISTRATION: Registration =
+    Registration { name: NAME, weight: 0, points: &[Point::QueueSort], create: None };
+
+/// The sort key of a pod in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn {
     pub(crate) priority: i32,
     pub(crate) since: Timestamp,
-    /// The order in which they came, for those that came at once.
+    /// The order of arrival, for pods of the same time.
     pub(crate) number: u64,
 }
 
@@ -33,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whose_turn_it_is() {
+    fn priority_then_time_order_the_queue() {
         let turn = |priority, second, number| Turn {
             priority,
             since: Timestamp::from_second(second).unwrap(),

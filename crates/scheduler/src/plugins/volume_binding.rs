@@ -1,13 +1,15 @@
-//! VolumeBinding: the node must be able to have a pod's volumes. Claims that wait for their pod get a volume that is
-//! there already or one that is made for the node.
+//! VolumeBinding: a pod's volumes must be available on the node. Claims with delayed binding get an existing volume or
+//! one that is provisioned for the node.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use corten_api::Str;
+use corten_api::{Str, Value};
 use corten_client::Key;
 
 use crate::cluster::Cluster;
 use crate::framework::event::ClusterEvent;
+use crate::framework::registration::{Point, Registration};
 use crate::framework::{Filter, Plugin, PreFilter, Reasons, Rejection, VolumeStep, Volumes};
 use crate::node::Node;
 use crate::pod::Pod;
@@ -21,8 +23,15 @@ const NO_ROOM: &str = "node(s) did not have enough free storage";
 const VOLUME_GONE: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
 const UNBOUND: Rejection = Rejection::unresolvable("pod has unbound immediate PersistentVolumeClaims");
 
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: NAME,
+    weight: 0,
+    points: &[Point::Filter, Point::Reserve, Point::PreBind],
+    create: Some(|args| Ok(Arc::new(VolumeBinding::with_args(args)?))),
+};
+
 pub(crate) struct VolumeBinding {
-    /// How long volumes may take to be ready.
+    /// The timeout of binding.
     pub(crate) patience: Duration,
 }
 
@@ -36,12 +45,12 @@ fn refuse(reason: String) -> Rejection {
     Rejection { unresolvable: true, reasons: Reasons::One(reason.into()) }
 }
 
-/// What is said of a claim that is not there.
+/// The rejection for a missing claim.
 pub(crate) fn missing(key: &Key) -> Rejection {
     refuse(format!("persistentvolumeclaim {:?} not found", key.name))
 }
 
-/// A pod's claims: those that have a volume, and those that wait for a node.
+/// A pod's claims: bound ones, and those with delayed binding.
 #[derive(Default)]
 struct Claims {
     bound: Vec<Key>,
@@ -82,25 +91,26 @@ impl Claims {
                 (false, false) => return Err(UNBOUND),
             }
         }
-        // The smallest first, so that each gets what just suffices.
+        // The smallest first, so that each gets the smallest sufficient volume.
         claims.waiting.sort_by_key(|key| storage.claim(key).map_or(0, Claim::size));
         Ok(claims)
     }
 
-    /// Whether all have volumes that every node can have.
+    /// True if all claims are bound to volumes without node affinity.
     fn are_everywhere(&self, storage: &Storage) -> bool {
         let volume = |key: &Key| storage.claim(key).and_then(|claim| storage.volume(&claim.volume));
-        self.waiting.is_empty() && self.bound.iter().all(|key| volume(key).is_some_and(Volume::reaches_all))
+        self.waiting.is_empty()
+            && self.bound.iter().all(|key| volume(key).is_some_and(Volume::is_available_everywhere))
     }
 
-    /// What has to be done about volumes on a node; why it cannot be had otherwise.
+    /// The writes that the volumes need on a node, or the reasons why they are not available there.
     fn on(&self, storage: &Storage, node: &Node) -> Result<Vec<VolumeStep>, Vec<&'static str>> {
         let mut reasons = Vec::new();
         for key in &self.bound {
             let volume = storage.claim(key).and_then(|claim| storage.volume(&claim.volume));
             match volume {
                 None => reasons.push(VOLUME_GONE),
-                Some(volume) if !volume.reaches(node) => reasons.push(NODE_CONFLICT),
+                Some(volume) if !volume.is_available_on(node) => reasons.push(NODE_CONFLICT),
                 Some(_) => continue,
             }
             break;
@@ -120,7 +130,7 @@ impl Claims {
                 steps.push(VolumeStep::Bind { volume: volume.clone(), claim, uid });
                 continue;
             }
-            let class = storage.class(&claim.class).filter(|class| class.makes_for(node));
+            let class = storage.class(&claim.class).filter(|class| class.provisions_for(node));
             let reason = match class {
                 None => Some(NO_VOLUME),
                 Some(class) if !storage.has_room(claim, class, node) => Some(NO_ROOM),
@@ -145,6 +155,20 @@ impl Filter for Claims {
 
     fn outlasts_pods(&self) -> bool {
         true
+    }
+}
+
+impl VolumeBinding {
+    /// Reads the plugin's arguments from a profile.
+    fn with_args(args: &Value) -> Result<VolumeBinding, String> {
+        let Some(seconds) = args.int_at(&["bindTimeoutSeconds"]) else { return Ok(VolumeBinding::default()) };
+        let refused = || {
+            format!(
+                "bindTimeoutSeconds: Invalid value: {seconds}: invalid BindTimeoutSeconds, should not be a negative value"
+            )
+        };
+        let seconds = u64::try_from(seconds).map_err(|_| refused())?;
+        Ok(VolumeBinding { patience: Duration::from_secs(seconds) })
     }
 }
 
@@ -182,7 +206,7 @@ impl Plugin for VolumeBinding {
         cluster.storage.forget(pod.shape.volumes.all_claims());
     }
 
-    fn may_help(&self, _: &Pod, event: &ClusterEvent<'_>) -> bool {
+    fn queueing_hint(&self, _: &Pod, event: &ClusterEvent<'_>) -> bool {
         match event {
             ClusterEvent::NodeAdded(_) | ClusterEvent::StorageChanged => true,
             ClusterEvent::NodeChanged { old, new } => old.labels != new.labels,

@@ -1,10 +1,13 @@
-//! VolumeRestrictions: disks that only one pod on a node can have, and claims that only one pod anywhere can have.
+//! VolumeRestrictions: disks that only one pod on a node can use, and ReadWriteOncePod claims.
+
+use std::sync::Arc;
 
 use corten_client::Key;
 
 use super::volume_binding::missing;
 use crate::cluster::Cluster;
 use crate::framework::event::ClusterEvent;
+use crate::framework::registration::{Point, Registration};
 use crate::framework::{Filter, Plugin, PreFilter, Rejection};
 use crate::pod::Pod;
 use crate::pod::volumes::Disk;
@@ -16,11 +19,18 @@ const IN_USE: Rejection = Rejection::unschedulable(
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod",
 );
 
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: NAME,
+    weight: 0,
+    points: &[Point::Filter],
+    create: Some(|_| Ok(Arc::new(VolumeRestrictions))),
+};
+
 pub(crate) struct VolumeRestrictions;
 
 struct Restricted {
     disks: Vec<Disk>,
-    /// Claims that another pod must not have.
+    /// Claims that no other pod may use.
     claims: Vec<Key>,
 }
 
@@ -59,7 +69,7 @@ impl Plugin for VolumeRestrictions {
         PreFilter::Filter(Box::new(Restricted { disks: volumes.disks.clone(), claims }))
     }
 
-    fn may_help(&self, pod: &Pod, event: &ClusterEvent<'_>) -> bool {
+    fn queueing_hint(&self, pod: &Pod, event: &ClusterEvent<'_>) -> bool {
         match event {
             ClusterEvent::NodeAdded(_) | ClusterEvent::StorageChanged => true,
             ClusterEvent::PodGone(gone) => {
@@ -86,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn disks_are_for_one_unless_only_read() {
+    fn disks_are_exclusive_unless_read_only() {
         let mut scene = Scene::new([node("a"), node("b")]);
         scene.put(with_disk("there", "d", true).build(), "a");
         let mut check = |pod: PodBuilder, expected: [Option<Rejection>; 2]| {
@@ -98,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn some_claims_are_for_one_pod_anywhere() {
+    fn read_write_once_pod_claims_are_exclusive() {
         let mut scene = Scene::new([node("a"), node("b")]);
         let claim = value!({"metadata": {"name": "c", "namespace": "default"},
             "spec": {"accessModes": ["ReadWriteOncePod"]}});

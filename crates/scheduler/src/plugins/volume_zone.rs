@@ -1,10 +1,13 @@
-//! VolumeZone: volumes that say by labels where they are can only be had there.
+//! VolumeZone: volumes with zone labels can only be used in their zones.
+
+use std::sync::Arc;
 
 use corten_api::{Str, Value};
 
 use super::volume_binding::missing;
 use crate::cluster::Cluster;
 use crate::framework::event::ClusterEvent;
+use crate::framework::registration::{Point, Registration};
 use crate::framework::{Filter, Plugin, PreFilter, Reasons, Rejection};
 use crate::node::{Node, OLD_REGION, OLD_ZONE, REGION, ZONE};
 use crate::pod::Pod;
@@ -13,7 +16,14 @@ use crate::snapshot::NodeIx;
 pub(crate) const NAME: &str = "VolumeZone";
 const REASON: Rejection = Rejection::unresolvable("node(s) had no available volume zone");
 const LABELS: [&str; 4] = [OLD_ZONE, OLD_REGION, ZONE, REGION];
-/// Between the zones of a volume that is in several.
+
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: NAME,
+    weight: 0,
+    points: &[Point::Filter],
+    create: Some(|_| Ok(Arc::new(VolumeZone))),
+};
+/// The separator of the zones of a volume in several.
 const SEPARATOR: &str = "__";
 
 pub(crate) struct VolumeZone;
@@ -21,7 +31,7 @@ pub(crate) struct VolumeZone;
 /// Labels that a node must have, each with one of these values.
 struct Zones(Vec<(&'static str, Vec<Str>)>);
 
-/// A node's label, under its newer name if the older is not there.
+/// A node's label; the GA name if the beta one is missing.
 fn label<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
     let newer = match key {
         OLD_ZONE => ZONE,
@@ -34,7 +44,7 @@ fn label<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
 impl Filter for Zones {
     fn check(&self, cluster: &Cluster, at: NodeIx) -> Option<Rejection> {
         let node = cluster.snapshot.node(at);
-        // Nodes that are nowhere in particular can have everything.
+        // Nodes without zone labels can use all volumes.
         if LABELS.iter().all(|key| node.label(key).is_none()) {
             return None;
         }
@@ -87,7 +97,7 @@ impl Plugin for VolumeZone {
         if zones.is_empty() { PreFilter::Skip } else { PreFilter::Filter(Box::new(Zones(zones))) }
     }
 
-    fn may_help(&self, _: &Pod, event: &ClusterEvent<'_>) -> bool {
+    fn queueing_hint(&self, _: &Pod, event: &ClusterEvent<'_>) -> bool {
         match event {
             ClusterEvent::NodeAdded(_) | ClusterEvent::StorageChanged => true,
             ClusterEvent::NodeChanged { old, new } => old.labels != new.labels,

@@ -1,17 +1,19 @@
-//! How much of everything a pod asks for.
+//! The resource requests of a pod.
 //!
-//! Containers run side by side, so their requests add up; init containers run one after the other beside the
-//! sidecars that started before them, so the largest counts. What is said for the pod as a whole overrides the sum.
+//! Containers run concurrently, so their requests are added; init containers run one after the other beside the
+//! sidecars that started before them, so the largest counts. Requests of the pod as a whole override the sum.
+
+use std::collections::HashMap;
 
 use corten_api::Value;
 
 use crate::resources::{CPU, MEMORY, Resources};
 
-/// What a container that says nothing counts as when nodes are compared.
+/// The default request of a container in scores.
 const DEFAULT_MILLI_CPU: i64 = 100;
 const DEFAULT_MEMORY: i64 = 200 << 20;
 
-/// What a pod asks for, and what it counts as when nodes are compared.
+/// The requests of a pod, and those with defaults for scores.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Requests {
     pub(crate) resources: Resources,
@@ -32,7 +34,7 @@ impl Requests {
     }
 }
 
-/// What to take for a request that is not there.
+/// The defaults for missing requests.
 #[derive(Clone, Copy, Default)]
 struct Missing {
     milli_cpu: i64,
@@ -40,21 +42,23 @@ struct Missing {
 }
 
 fn total(pod: &Value, missing: Missing) -> Resources {
-    let statuses = pod.items_at(&["status", "containerStatuses"]);
+    let statuses = by_name(pod.items_at(&["status", "containerStatuses"]));
     let mut sum = Resources::default();
     for container in pod.items_at(&["spec", "containers"]) {
-        sum.add(&of_container(container, statuses, missing));
+        sum.add(&of_container(container, &statuses, missing));
     }
-    let init_statuses = pod.items_at(&["status", "initContainerStatuses"]);
+    let init_statuses = by_name(pod.items_at(&["status", "initContainerStatuses"]));
     let (mut sidecars, mut highest) = (Resources::default(), Resources::default());
     for container in pod.items_at(&["spec", "initContainers"]) {
-        let mut needed = of_container(container, init_statuses, missing);
+        // A container costs what it names itself, never what all sidecars before it name: those amounts were already
+        // raised when a sidecar changed them.
+        let mut needed = of_container(container, &init_statuses, missing);
         if container.str_at(&["restartPolicy"]) == Some("Always") {
             sum.add(&needed);
             sidecars.add(&needed);
-            highest.raise(&sidecars);
+            highest.raise_named(&sidecars, &needed);
         } else {
-            needed.add(&sidecars);
+            needed.add_known(&sidecars);
             highest.raise(&needed);
         }
     }
@@ -72,12 +76,18 @@ fn total(pod: &Value, missing: Missing) -> Resources {
     sum
 }
 
-/// What a container asks for; while it is being resized, the most of what it had, has and shall have.
-fn of_container(container: &Value, statuses: &[Value], missing: Missing) -> Resources {
+/// The statuses of containers by name; the first of several with one name.
+fn by_name(statuses: &[Value]) -> HashMap<&str, &Value> {
+    let named = statuses.iter().rev().map(|status| (status.str_at(&["name"]).unwrap_or_default(), status));
+    named.collect()
+}
+
+/// The requests of a container; during a resize, the largest of allocated, actual and desired.
+fn of_container(container: &Value, statuses: &HashMap<&str, &Value>, missing: Missing) -> Resources {
     let asked = container.at(&["resources", "requests"]);
     let mut needed = Resources::of(asked);
-    let name = container.str_at(&["name"]);
-    if let Some(status) = statuses.iter().find(|status| status.str_at(&["name"]) == name) {
+    let name = container.str_at(&["name"]).unwrap_or_default();
+    if let Some(status) = statuses.get(name) {
         needed.raise(&Resources::of(status.at(&["resources", "requests"])));
         needed.raise(&Resources::of(status.at(&["allocatedResources"])));
     }
@@ -108,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pods_ask_for() {
+    fn requests_of_containers_and_pods_add_up() {
         let one = container("a", "1");
         let silent = value!({"name": "s"});
         check(&value!({"containers": [(one.clone()), (container("b", "500m"))]}), 1500, 1500);
@@ -135,12 +145,57 @@ mod tests {
     }
 
     #[test]
-    fn a_resize_counts_for_what_is_held() {
+    fn a_resize_counts_with_the_largest_amount() {
         let pod = value!({
             "spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": "1"}}}]},
             "status": {"containerStatuses": [{"name": "a", "allocatedResources": {"cpu": "3"},
                 "resources": {"requests": {"cpu": "2"}}}]},
         });
         assert_eq!(Requests::of(&pod).resources.milli_cpu, 3000);
+    }
+
+    /// An attack: init containers that each ask for a resource of their own, beside all sidecars before them.
+    #[test]
+    fn requests_cost_what_the_pod_is_large() {
+        use crate::meter::{excess, settle};
+        fn container(i: usize) -> Value {
+            let requests =
+                Value::Object([(format!("example.com/r{i}").into(), Value::from("1"))].into_iter().collect());
+            let mut container = value!({"name": (format!("c{i}")), "resources": {"requests": (requests)}});
+            if !i.is_multiple_of(3) {
+                container.set(&["restartPolicy"], "Always");
+            }
+            container
+        }
+        let pod = |n: usize| {
+            let all: Vec<Value> = (0..n).map(container).collect();
+            let status = |i| value!({"name": (format!("c{i}")), "allocatedResources": {"cpu": "1"}});
+            let statuses: Vec<Value> = (0..n).map(status).collect();
+            value!({
+                "spec": {"containers": (all.clone()), "initContainers": (all)},
+                "status": {"containerStatuses": (statuses.clone()), "initContainerStatuses": (statuses)},
+            })
+        };
+        let size = |pod: &Value| corten_api::json::write_to_string(pod).len();
+        settle(&Vec::from_iter(excess("requests", 500, pod, size, Requests::of)));
+    }
+
+    #[test]
+    fn sidecars_count_beside_init_containers_that_name_other_resources() {
+        let container = |name: &str, resource: &str, amount: &str, sidecar: bool| {
+            let mut container = value!({"name": name, "resources": {"requests": {}}});
+            container.set(&["resources", "requests", resource], amount);
+            if sidecar {
+                container.set(&["restartPolicy"], "Always");
+            }
+            container
+        };
+        let requests = Requests::of(&value!({"spec": {"containers": [], "initContainers": [
+            (container("a", "x.com/a", "2", true)), (container("i", "x.com/b", "5", false)),
+            (container("b", "x.com/b", "1", true)), (container("j", "x.com/a", "4", false)),
+            (container("c", "x.com/a", "1", true)),
+        ]}}));
+        let of = |name| requests.resources.scalar(name);
+        assert_eq!((of("x.com/a"), of("x.com/b")), (6, 5));
     }
 }

@@ -1,7 +1,7 @@
-//! The shapes of all pods, each kept once.
+//! The shapes of all pods, each stored once.
 //!
-//! Two pods have the same shape if everything that decides where they can go is equal; that is told by a keyed digest of
-//! it, so that a pod whose shape is known costs no more than the digest.
+//! Two pods have the same shape if everything that decides about their feasible nodes is equal. Shapes are compared by
+//! a keyed digest, so that a pod with a known shape costs only the digest.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
@@ -11,13 +11,13 @@ use corten_api::{Str, Value, meta};
 use parking_lot::Mutex;
 
 use super::requests::Requests;
-use super::terms::{PodTerms, Spread};
+use super::terms::{MOST_TERMS, PodTerms, Spread};
 use super::volumes::Volumes;
 use super::{Controller, HostPort, Shape};
 use crate::node_selector::{PreferredTerm, RequiredNodes};
 use crate::tolerations::Toleration;
 
-/// How many shapes are looked through for those nobody has any more, at least.
+/// The least number of shapes before unused ones are removed.
 const SWEEP: usize = 256;
 
 pub(crate) struct Shapes {
@@ -28,7 +28,7 @@ pub(crate) struct Shapes {
 #[derive(Default)]
 struct Table {
     known: HashMap<(u64, u64), Weak<Shape>>,
-    /// Which ids are taken, by whom.
+    /// The shapes by id.
     ids: Vec<Weak<Shape>>,
     serial: u64,
     sweep_at: usize,
@@ -40,7 +40,7 @@ impl Default for Shapes {
     }
 }
 
-/// What of a pod makes its shape, but for what is computed.
+/// The fields of a pod spec that are part of the shape as they are.
 const SPEC: [&str; 7] = [
     "schedulerName",
     "priority",
@@ -73,7 +73,7 @@ impl Shapes {
 }
 
 impl Table {
-    /// An id that nobody has, and a new serial number.
+    /// A free id, and a new serial number.
     fn next(&mut self) -> (u32, u64) {
         self.serial += 1;
         if self.known.len() >= self.sweep_at.max(SWEEP) {
@@ -93,7 +93,7 @@ impl Table {
     }
 }
 
-/// Two digests of the same, so that it is as good as certain that equal ones are of equal shapes.
+/// Two digests of the same data, so that equal digests mean equal shapes with near certainty.
 struct Digest(DefaultHasher, DefaultHasher);
 
 impl Digest {
@@ -113,7 +113,7 @@ impl Hasher for Digest {
     }
 }
 
-/// What can make a difference between one node and another, whatever pods there are.
+/// The fields by which nodes can differ for a pod, whatever other pods there are.
 fn digest_outline(pod: &Value, requests: &Requests, digest: &mut Digest) {
     requests.hash(digest);
     for list in ["initContainers", "containers"] {
@@ -135,7 +135,7 @@ fn digest_outline(pod: &Value, requests: &Requests, digest: &mut Digest) {
     }
 }
 
-/// What others think of it, and what it has.
+/// The fields that other pods' terms refer to, and the claims.
 fn digest_rest(pod: &Value, digest: &mut Digest) {
     meta::namespace(pod).hash(digest);
     for owner in pod.items_at(&["metadata", "ownerReferences"]) {
@@ -143,7 +143,7 @@ fn digest_rest(pod: &Value, digest: &mut Digest) {
             ["apiVersion", "kind", "name"].iter().for_each(|field| write(owner.get(field), digest));
         }
     }
-    // Not the volumes as written: that of the token has a name of its own in every pod.
+    // Not the volumes as written: the token volume has a different name in every pod.
     Volumes::of(pod, meta::namespace(pod), meta::name(pod)).hash(digest);
     write(pod.at(&["metadata", "labels"]), digest);
 }
@@ -193,7 +193,11 @@ fn shape(pod: &Value, requests: Requests) -> Shape {
         tolerations: spec.items_at(&["tolerations"]).iter().map(Toleration::of).collect(),
         affinity: PodTerms::of(spec.at(&["affinity", "podAffinity"]), namespace),
         anti_affinity: PodTerms::of(spec.at(&["affinity", "podAntiAffinity"]), namespace),
-        spread: spread.iter().map(|constraint| Spread::of(constraint, &labels)).collect(),
+        spread: spread
+            .iter()
+            .take(MOST_TERMS + 1)
+            .map(|constraint| Spread::of(constraint, &labels))
+            .collect(),
         volumes: Volumes::of(pod, namespace, meta::name(pod)),
         labels,
     }
@@ -206,7 +210,7 @@ fn controller(pod: &Value) -> Option<Controller> {
     Some(Controller { api_version: text("apiVersion"), kind: text("kind"), name: text("name") })
 }
 
-/// Containers, and the sidecars among the init containers.
+/// The host ports of containers and sidecars.
 fn ports(pod: &Value) -> Vec<HostPort> {
     let init = pod.items_at(&["spec", "initContainers"]).iter();
     let sidecars = init.filter(|container| container.str_at(&["restartPolicy"]) == Some("Always"));
@@ -222,7 +226,7 @@ fn ports(pod: &Value) -> Vec<HostPort> {
     containers.flat_map(|container| container.items_at(&["ports"])).filter_map(read).collect()
 }
 
-/// The images it needs, by the names nodes know them under.
+/// The images of a pod, by the names that nodes report.
 fn images(pod: &Value) -> Vec<Str> {
     let of = |list: &str| pod.items_at(&["spec", list]).iter().filter_map(|c| c.str_at(&["image"]));
     let volumes = pod.items_at(&["spec", "volumes"]).iter();
@@ -230,17 +234,17 @@ fn images(pod: &Value) -> Vec<Str> {
     of("initContainers").chain(of("containers")).chain(mounted).map(normalized).collect()
 }
 
-/// With its tag.
+/// The image name with its tag.
 fn normalized(image: &str) -> Str {
     if image.rfind(':') <= image.rfind('/') { format!("{image}:latest").into() } else { image.into() }
 }
 
-/// What was found out about shapes, by their numbers.
+/// Results by shape.
 #[derive(Debug, Default)]
 pub(crate) struct Memo(Vec<(u64, bool)>);
 
 impl Memo {
-    /// The answer for a shape, found out once.
+    /// The result for a shape, computed once.
     pub(crate) fn get(&mut self, shape: &Shape, find: impl FnOnce(&Shape) -> bool) -> bool {
         let at = shape.id as usize;
         if self.0.len() <= at {
@@ -279,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_a_difference_to_nodes_makes_another_outline() {
+    fn fields_that_nodes_depend_on_change_the_outline() {
         let shapes = Shapes::default();
         let outline = |field: &str, value: Value| {
             let mut pod = value!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}});

@@ -1,9 +1,13 @@
-//! What a pod demands of, or prefers about, the pods around it.
+//! Terms of pods about other pods: affinity, anti-affinity and spreading.
 
 use corten_api::selector::{LabelSelector, Operator, Requirement};
 use corten_api::{Map, Str, Value};
 
-/// Pods somewhere, and what counts as near them.
+/// The most terms of one list. Each has its own counter, and each required affinity term is compared with all others. A pod with
+/// more is not scheduled.
+pub(crate) const MOST_TERMS: usize = 256;
+
+/// An affinity term: pods, and the topology key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PodTerm {
     pub(crate) pods: PodSelector,
@@ -19,7 +23,7 @@ pub(crate) struct PodSelector {
 }
 
 impl PodSelector {
-    /// Whether it selects pods with these labels in a namespace with those.
+    /// True if it selects pods with these labels in a namespace with those.
     pub(crate) fn matches(&self, namespace: &str, of_namespace: Option<&Map>, labels: &Map) -> bool {
         let by_labels = || {
             let selector = self.namespace_selector.as_ref();
@@ -40,6 +44,8 @@ pub(crate) struct WeightedTerm {
 pub(crate) struct PodTerms {
     pub(crate) required: Vec<PodTerm>,
     pub(crate) preferred: Vec<WeightedTerm>,
+    /// There are more than count.
+    pub(crate) too_many: bool,
 }
 
 impl PodTerms {
@@ -52,8 +58,9 @@ impl PodTerms {
             Some(WeightedTerm { weight, term: PodTerm::of(item.get("podAffinityTerm")?, namespace) })
         };
         PodTerms {
-            required: required.iter().map(|term| PodTerm::of(term, namespace)).collect(),
-            preferred: preferred.iter().filter_map(weighted).collect(),
+            required: required.iter().take(MOST_TERMS).map(|term| PodTerm::of(term, namespace)).collect(),
+            preferred: preferred.iter().take(MOST_TERMS).filter_map(weighted).collect(),
+            too_many: required.len().max(preferred.len()) > MOST_TERMS,
         }
     }
 
@@ -81,12 +88,12 @@ impl PodTerm {
     }
 }
 
-/// A selector that cannot be understood selects nothing.
+/// A selector that cannot be parsed selects nothing.
 pub(crate) fn read(selector: Option<&Value>) -> LabelSelector {
     LabelSelector::from_object(selector).unwrap_or(LabelSelector::nothing())
 }
 
-/// How evenly pods are to be spread.
+/// A topology spread constraint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Spread {
     pub(crate) max_skew: i64,
@@ -95,7 +102,7 @@ pub(crate) struct Spread {
     pub(crate) min_domains: i64,
     pub(crate) honors_affinity: bool,
     pub(crate) honors_taints: bool,
-    /// Whether a node may be taken all the same.
+    /// True for `ScheduleAnyway`.
     pub(crate) soft: bool,
 }
 
@@ -116,7 +123,7 @@ impl Spread {
     }
 }
 
-/// The constraint's own selector, narrowed to the pod's own values of some labels.
+/// The constraint's selector, with the pod's own values of `matchLabelKeys`.
 fn merged(constraint: &Value, labels: &Map) -> LabelSelector {
     let selector = read(constraint.get("labelSelector"));
     if selector.is_nothing() {

@@ -1,4 +1,4 @@
-//! The volumes of a pod that decide where it can go.
+//! The volumes of a pod that matter for scheduling.
 
 use corten_api::Value;
 use corten_client::Key;
@@ -7,12 +7,12 @@ use corten_client::Key;
 pub(crate) struct Volumes {
     /// Claims it names.
     pub(crate) claims: Vec<Key>,
-    /// Claims that are made for it and named after it.
+    /// Claims of ephemeral volumes, named after the pod.
     pub(crate) ephemeral: Vec<Key>,
     pub(crate) disks: Vec<Disk>,
 }
 
-/// A disk that only one node can have, named in the pod itself.
+/// A disk in the pod spec that only one node can attach.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Disk {
     kind: &'static str,
@@ -21,7 +21,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Whether two pods on one node cannot both have it.
+    /// True if two pods on one node cannot both use it.
     pub(crate) fn conflicts(&self, other: &Disk) -> bool {
         let shared = self.read_only && other.read_only && self.kind != "awsElasticBlockStore";
         self.kind == other.kind && self.identity == other.identity && !shared
@@ -44,7 +44,7 @@ impl Volumes {
         found
     }
 
-    /// Every claim, whoever made it.
+    /// Every claim, ephemeral ones included.
     pub(crate) fn all_claims(&self) -> impl Iterator<Item = &Key> {
         self.claims.iter().chain(&self.ephemeral)
     }

@@ -18,7 +18,7 @@ fn pop(queue: &mut Queue, second: i64) -> Option<String> {
 }
 
 #[test]
-fn the_important_first_then_in_order() {
+fn pods_are_popped_by_priority_then_in_order() {
     let mut queue = queue();
     for (name, priority) in [("a", 1), ("b", 5), ("c", 5), ("d", 0)] {
         queue.add(named(name, priority), None, at(0));
@@ -29,7 +29,7 @@ fn the_important_first_then_in_order() {
 }
 
 #[test]
-fn pods_that_fit_nowhere_wait_for_what_may_help() {
+fn unschedulable_pods_wait_for_an_event() {
     let mut queue = queue();
     queue.add(named("a", 0), None, at(0));
     let waiting = queue.pop(at(0)).unwrap();
@@ -41,11 +41,11 @@ fn pods_that_fit_nowhere_wait_for_what_may_help() {
     assert_eq!(queue.depths(), Depths { backoff: 1, ..Depths::default() });
     queue.add(named("b", 0), None, at(1));
     assert_eq!(pop(&mut queue, 1).as_deref(), Some("b"), "who has not failed is first");
-    assert_eq!(pop(&mut queue, 1).as_deref(), Some("a"), "nobody else waits, so neither need it");
+    assert_eq!(pop(&mut queue, 1).as_deref(), Some("a"), "no other pod waits, so it need not either");
 }
 
 #[test]
-fn alike_pods_are_asked_about_once() {
+fn hints_are_evaluated_once_per_group() {
     let mut queue = queue();
     for name in ["a", "b", "c"] {
         queue.add(named(name, 0), None, at(0));
@@ -62,7 +62,7 @@ fn alike_pods_are_asked_about_once() {
 }
 
 #[test]
-fn those_that_are_apart_are_asked_about_by_themselves() {
+fn pods_apart_are_evaluated_one_by_one() {
     let check = |apart: &[&str], helped: &[&str], expected: &[&str]| {
         let mut queue = queue();
         for name in ["a", "b", "c"] {
@@ -84,7 +84,7 @@ fn those_that_are_apart_are_asked_about_by_themselves() {
 }
 
 #[test]
-fn failures_wait_longer_and_longer() {
+fn failures_back_off_exponentially() {
     let mut queue = queue();
     queue.add(named("a", 0), None, at(0));
     let mut now = 0;
@@ -98,7 +98,7 @@ fn failures_wait_longer_and_longer() {
 }
 
 #[test]
-fn nobody_is_forgotten() {
+fn unschedulable_pods_are_retried_after_the_timeout() {
     let mut queue = queue();
     queue.add(named("a", 0), None, at(0));
     let waiting = queue.pop(at(0)).unwrap();
@@ -109,7 +109,7 @@ fn nobody_is_forgotten() {
 }
 
 #[test]
-fn gates_hold_back_until_they_are_gone() {
+fn gated_pods_wait_until_their_gates_are_removed() {
     let mut queue = queue();
     queue.add(named("a", 0), Some("SchedulingGates"), at(0));
     assert_eq!((pop(&mut queue, 0), queue.depths().gated), (None, 1));
@@ -120,7 +120,7 @@ fn gates_hold_back_until_they_are_gone() {
 }
 
 #[test]
-fn a_change_of_the_pod_itself_may_help() {
+fn a_change_of_the_pod_itself_may_make_it_schedulable() {
     let mut queue = queue();
     queue.add(named("a", 0), None, at(0));
     let waiting = queue.pop(at(0)).unwrap();

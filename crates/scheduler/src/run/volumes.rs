@@ -1,4 +1,4 @@
-//! Makes a pod's volumes ready before it is bound: gives volumes to claims, has others made, and waits for both.
+//! Prepares a pod's volumes before it is bound: binds volumes to claims, has others provisioned, and waits for both.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl VolumePreparation {
         VolumePreparation { claims: caches.of(&kinds::PERSISTENT_VOLUME_CLAIMS), clock }
     }
 
-    /// Does what is to be done and waits until every claim of the pod has its volume.
+    /// Carries out the writes and waits until every claim of the pod is bound.
     pub(super) async fn prepare(
         &self,
         client: &Client,
@@ -65,7 +65,7 @@ impl VolumePreparation {
     }
 }
 
-/// What makes a volume a claim's.
+/// The patch that binds a volume to a claim.
 fn given_to(claim: &Key, uid: &str) -> Value {
     let mut patch = value!({"spec": {"claimRef": {
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": (claim.namespace.clone()),

@@ -1,7 +1,7 @@
-//! How many pods of some kind are in each domain of a topology, for those who ask again and again.
+//! Counts of selected pods per topology domain, for repeated use.
 //!
-//! A counter is made when a shape of pods first needs it and then follows every pod and node. Those that nobody has
-//! asked for in a long time make room for others.
+//! A counter is created when a shape first needs it and then follows every pod and node. The least recently used ones
+//! are evicted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use crate::pod::terms::PodSelector;
 use crate::pod::{Memo, Pod, Shape};
 use crate::tolerations;
 
-/// How many counters are kept at most.
+/// The largest number of counters.
 const MOST: usize = 1024;
 
-/// Who asks for a counter and what for.
+/// The user and purpose of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct CounterKey {
     pub(crate) shape: u64,
     pub(crate) purpose: Purpose,
     pub(crate) index: usize,
-    /// Tells apart what was once asked for on other grounds.
+    /// Distinguishes counters that were made from other workloads.
     pub(crate) grounds: u64,
 }
 
@@ -38,17 +38,17 @@ pub(crate) enum Purpose {
     PreferredAntiAffinity,
 }
 
-/// What to count, and where.
+/// The pods and the topology to count.
 pub(crate) struct Counting {
-    /// Pods that every one of these selects.
+    /// Pods that all of these select.
     pub(crate) pods: Vec<PodSelector>,
-    /// Whether pods that are being deleted count.
+    /// True if terminating pods count.
     pub(crate) counts_deleting: bool,
     pub(crate) topology_key: Str,
     pub(crate) nodes: Option<Eligible>,
 }
 
-/// The nodes on which pods count.
+/// The nodes whose pods count.
 pub(crate) struct Eligible {
     pub(crate) shape: Arc<Shape>,
     pub(crate) honors_affinity: bool,
@@ -70,7 +70,7 @@ pub(crate) struct Counter {
     what: Counting,
     pub(crate) topology: usize,
     eligible: Vec<bool>,
-    /// By domain: the pods, and the nodes they are counted on.
+    /// By domain: the pods, and the counted nodes.
     counts: Vec<i64>,
     nodes: Vec<u32>,
     in_domains: i64,
@@ -79,17 +79,17 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// How many there are in a domain.
+    /// The number of pods in a domain.
     pub(crate) fn in_domain(&self, domain: u32) -> i64 {
         self.counts.get(domain as usize).copied().unwrap_or(0)
     }
 
-    /// Whether none are in any domain.
+    /// True if all counts are zero.
     pub(crate) fn is_empty(&self) -> bool {
         self.in_domains == 0
     }
 
-    /// The least there are in any domain, and how many domains there are.
+    /// The lowest count of any domain, and the number of domains.
     pub(crate) fn least(&self) -> (i64, i64) {
         let inhabited = self.counts.iter().zip(&self.nodes).filter(|(_, nodes)| **nodes > 0);
         inhabited.fold((i64::MAX, 0), |(least, domains), (count, _)| (least.min(*count), domains + 1))
@@ -153,7 +153,7 @@ impl Counter {
         }
     }
 
-    /// Counts everything there is.
+    /// Counts everything.
     fn fill(&mut self, topologies: &Topologies, namespaces: &HashMap<Str, Map>, places: &[Place]) {
         for (at, place) in places.iter().enumerate() {
             let at = NodeIx::try_from(at).unwrap_or(NodeIx::MAX);
@@ -250,7 +250,7 @@ impl Counters {
         }
     }
 
-    /// Whom selectors select may be different now.
+    /// Recounts after a change of namespaces, which selectors may depend on.
     pub(crate) fn namespaces_changed(
         &mut self,
         topologies: &Topologies,

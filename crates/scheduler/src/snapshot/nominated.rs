@@ -1,4 +1,4 @@
-//! Pods that a node is being made ready for: they count on it for pods that are no more important.
+//! Nominated pods: they count on their node for pods of the same or lower priority.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,23 +35,23 @@ impl Nominated {
         Some((pod, node))
     }
 
-    /// Everybody who waits for a node.
+    /// The pods that are nominated for a node.
     pub(crate) fn on(&self, node: &str) -> &[Arc<Pod>] {
         self.by_node.get(node).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The node that a pod waits for.
+    /// The nominated node of a pod.
     pub(crate) fn node_of(&self, uid: &str) -> Option<&Str> {
         self.nodes.get(uid)
     }
 
-    /// Those on a node that come before a pod.
+    /// The nominated pods of a node with at least the priority of a pod.
     pub(crate) fn ahead_of(&self, pod: &Pod, node: &str) -> Vec<Arc<Pod>> {
         let ahead = |other: &&Arc<Pod>| other.shape.priority >= pod.shape.priority && other.uid != pod.uid;
         self.on(node).iter().filter(ahead).cloned().collect()
     }
 
-    /// Everybody who waits for a node, and is less important.
+    /// The nominated pods of a node with lower priority.
     pub(crate) fn below(&self, node: &str, priority: i32) -> Vec<Arc<Pod>> {
         self.on(node).iter().filter(|pod| pod.shape.priority < priority).cloned().collect()
     }
@@ -62,7 +62,7 @@ impl Snapshot {
         &self.nominated
     }
 
-    /// A pod waits for a node, and for no other; for none if it has no name.
+    /// Nominates a pod for a node, and for no other; for none if the name is empty.
     pub(crate) fn nominate(&mut self, pod: &Arc<Pod>, node: &str) {
         self.unnominate(&pod.uid);
         if node.is_empty() {
@@ -74,7 +74,7 @@ impl Snapshot {
         }
     }
 
-    /// A pod waits for no node any more; it, and for which it did.
+    /// Removes a nomination; returns the pod and the node.
     pub(crate) fn unnominate(&mut self, uid: &str) -> Option<(Arc<Pod>, Str)> {
         let (pod, node) = self.nominated.remove(uid)?;
         if let Some(at) = self.by_name.get(&node) {

@@ -1,4 +1,4 @@
-//! The order in which nodes are looked at: one of every zone in turn, as they came.
+//! The order of nodes: round-robin by zone, in order of arrival.
 
 use super::NodeIx;
 
@@ -13,7 +13,7 @@ impl Order {
         &self.list
     }
 
-    /// Thousands of nodes come one by one at the start: each is put where it belongs.
+    /// Inserts a node at its place, because thousands are added one by one at the start.
     pub(crate) fn add(&mut self, at: NodeIx, zone: String) {
         let known = self.zones.iter().position(|(known, _)| *known == zone);
         let number = known.unwrap_or_else(|| {
@@ -22,7 +22,7 @@ impl Order {
         });
         let round = self.zones[number].1.len();
         self.zones[number].1.push(at);
-        // Those of earlier rounds come first, and of this one those of the zones before.
+        // Nodes of earlier rounds come first, and in this round those of the zones before.
         let before = self.zones.iter().enumerate().map(|(other, (_, nodes))| {
             let rounds = if other < number { round + 1 } else { round };
             nodes.len().min(rounds)
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zones_take_turns() {
+    fn nodes_are_ordered_round_robin_by_zone() {
         let mut order = Order::default();
         for (at, zone) in [(0, "a"), (1, "a"), (2, "b"), (3, "a"), (4, "c")] {
             order.add(at, zone.to_owned());

@@ -1,5 +1,4 @@
-//! What the pods on nodes demand of, or prefer about, pods yet to come: for every term, how many pods that have it are
-//! in each domain.
+//! The terms of pods on nodes about incoming pods: for every term, the number of pods with it per domain.
 
 use std::collections::HashMap;
 
@@ -12,11 +11,11 @@ use crate::pod::{Memo, Shape};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Demand {
-    /// Never near one of these.
+    /// Required anti-affinity.
     RequiredAnti,
-    /// Only near one of these.
+    /// Required affinity.
     Required,
-    /// Rather near if the weight is positive, else rather not.
+    /// Preferred affinity, or anti-affinity if the weight is negative.
     Preferred,
 }
 
@@ -24,9 +23,9 @@ pub(crate) struct OwnedTerm {
     term: PodTerm,
     pub(crate) demand: Demand,
     pub(crate) topology: usize,
-    /// By domain: pods, or the sum of their weights.
+    /// By domain: the number of pods, or the sum of their weights.
     sums: Vec<i64>,
-    /// How many pods have it.
+    /// The number of pods with the term.
     owners: usize,
     memo: Memo,
     name: String,
@@ -38,7 +37,7 @@ impl OwnedTerm {
     }
 }
 
-/// A term of a shape: which one, and what each pod adds.
+/// A term of a shape, and the weight that each pod adds.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     term: usize,
@@ -49,7 +48,7 @@ struct Part {
 pub(crate) struct OwnedTerms {
     terms: Vec<Option<OwnedTerm>>,
     by_name: HashMap<String, usize>,
-    /// By shape: its terms, and how many pods on nodes have it.
+    /// By shape: its terms, and the number of pods on nodes.
     shapes: HashMap<u64, (Vec<Part>, usize)>,
 }
 
@@ -58,7 +57,7 @@ impl OwnedTerms {
         self.terms[at].as_ref()
     }
 
-    /// The terms that speak of pods of this shape.
+    /// The terms that select pods of this shape.
     pub(crate) fn about(&mut self, shape: &Shape, namespaces: &HashMap<Str, Map>) -> Vec<usize> {
         let labels = namespaces.get(&shape.namespace);
         let mut found = Vec::new();
@@ -79,7 +78,7 @@ impl OwnedTerms {
         }
     }
 
-    /// A pod of this shape came to a node or left it.
+    /// Counts a pod of this shape that was added to or removed from a node.
     pub(crate) fn count(
         &mut self,
         topologies: &mut Topologies,

@@ -8,7 +8,7 @@ use crate::random::Random;
 use crate::testing::{NodeBuilder, PodBuilder, Scene, node, pod};
 
 #[test]
-fn room_is_what_was_not_taken() {
+fn requested_resources_are_subtracted() {
     let mut scene = Scene::new([node("a")]);
     let asking = || pod("p").requests(value!({"cpu": "1", "memory": "1Gi", "example.com/gpu": "2"}));
     scene.put(asking().build(), "a");
@@ -19,10 +19,11 @@ fn room_is_what_was_not_taken() {
     snapshot.remove_pod("p");
     assert_eq!((snapshot.room(0).used_milli_cpu, snapshot.room(0).pods), (0, 0));
     assert_eq!(snapshot.place(0).used_scalar("example.com/gpu"), 0);
+    assert!(snapshot.place(0).used_scalars.is_empty(), "names of pods that are gone take no room");
 }
 
 #[test]
-fn pods_may_be_known_before_their_node() {
+fn pods_may_be_observed_before_their_node() {
     let mut scene = Scene::new([]);
     scene.put(pod("p").requests(value!({"cpu": "1"})).build(), "late");
     assert_eq!(scene.cluster.snapshot.len(), 0);
@@ -61,7 +62,7 @@ fn any_pod(random: &mut Random) -> PodBuilder {
     built
 }
 
-/// The same nodes and pods, counted from nothing.
+/// The same nodes and pods, counted anew.
 fn anew(scene: &Scene) -> Scene {
     let mut fresh = Scene::new([]);
     let snapshot = &scene.cluster.snapshot;
@@ -78,9 +79,9 @@ fn anew(scene: &Scene) -> Scene {
     fresh
 }
 
-/// Whatever happens in whatever order, counters that followed say what counting anew says.
+/// Whatever happens in whatever order, the counters equal a recount.
 #[test]
-fn following_is_as_good_as_counting_anew() {
+fn counters_equal_a_recount() {
     let plugins: [&dyn Plugin; 2] = [&InterPodAffinity::default(), &PodTopologySpread::default()];
     for seed in 1..40 {
         let mut random = Random::new(seed * 7919);

@@ -1,4 +1,4 @@
-//! Which domain of which topology each node belongs to, as numbers.
+//! The domain of each node in each topology, as indexes.
 
 use std::collections::HashMap;
 
@@ -21,13 +21,13 @@ struct Topology {
     key: Str,
     domains: Vec<u32>,
     values: HashMap<Str, u32>,
-    /// How many nodes each domain has, and its value.
+    /// The number of nodes of each domain, and its value.
     inhabited: Vec<(u32, Str)>,
     free: Vec<u32>,
 }
 
 impl Topologies {
-    /// The number of a topology, which is followed from now on.
+    /// The index of a topology, which is tracked from now on.
     pub(crate) fn of(&mut self, key: &str, places: &[Place]) -> usize {
         if let Some(at) = self.list.iter().position(|topology| topology.key == key) {
             return at;
@@ -48,7 +48,7 @@ impl Topologies {
         self.list.len() - 1
     }
 
-    /// The domain a node belongs to.
+    /// The domain of a node.
     pub(crate) fn domain(&self, topology: usize, at: NodeIx) -> Option<u32> {
         let domain = self.list[topology].domains.get(at as usize).copied();
         domain.filter(|domain| *domain != NOWHERE)

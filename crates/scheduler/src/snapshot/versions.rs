@@ -1,18 +1,18 @@
-//! Which nodes changed, in order, so that whoever remembers something about nodes looks only at those again.
+//! The versions of nodes and the order of their changes, so that caches re-evaluate only changed nodes.
 //!
-//! What is tried on a node and undone leaves no trace. Changes long ago are forgotten; whoever would need them has to
-//! look at everything.
+//! Trials on a node that are undone leave no trace. Old changes are dropped; a cache that would need them has to
+//! evaluate all nodes.
 
 use super::{NodeIx, Snapshot};
 
-/// So many changes are remembered at least, and as many as there are nodes.
+/// The least number of changes that are kept; at least as many as there are nodes.
 const REMEMBERED: usize = 4096;
 
-/// A point in the order of changes.
+/// A position in the order of changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moment(usize);
 
-/// A node as it is, to come back to.
+/// The version of a node, to return to.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark {
     at: NodeIx,
@@ -22,12 +22,12 @@ pub(crate) struct Mark {
 
 #[derive(Default)]
 pub(super) struct Versions {
-    /// By node: another with every change of it or of what is taken of it.
+    /// By node: increases with every change of the node or its requested resources.
     by_node: Vec<u64>,
     newest: u64,
     /// The nodes that changed, the last one last.
     changed: Vec<NodeIx>,
-    /// How many changes came before.
+    /// The number of dropped changes.
     forgotten: usize,
 }
 
@@ -53,7 +53,7 @@ impl Versions {
 }
 
 impl Snapshot {
-    /// Another with every change of a node or of what is taken of it, or who waits for it.
+    /// The version of a node: increases with every change of the node, its requested resources or its nominated pods.
     pub(crate) fn version(&self, at: NodeIx) -> u64 {
         self.versions.by_node[at as usize]
     }
@@ -62,18 +62,18 @@ impl Snapshot {
         Mark { at, version: self.version(at), moment: self.versions.moment() }
     }
 
-    /// What was tried on a node has been undone, and nothing else was done meanwhile.
+    /// Returns to a version: the trial on the node has been undone, and nothing else changed meanwhile.
     pub(crate) fn is_again(&mut self, mark: Mark) {
         self.versions.by_node[mark.at as usize] = mark.version;
         self.versions.changed.truncate(mark.moment.0.saturating_sub(self.versions.forgotten));
     }
 
-    /// All changes up to now.
+    /// The current position.
     pub(crate) fn moment(&self) -> Moment {
         self.versions.moment()
     }
 
-    /// The nodes that changed since, some of them more than once; `None` if that is too long ago.
+    /// The nodes that changed since a position, some of them repeatedly; `None` if that is too long ago.
     pub(crate) fn changed_since(&self, moment: Moment) -> Option<&[NodeIx]> {
         self.versions.changed.get(moment.0.checked_sub(self.versions.forgotten)?..)
     }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_in_order_and_trials_are_not() {
+    fn changes_are_recorded_in_order_without_undone_trials() {
         let mut snapshot = Snapshot::default();
         [0, 1, 2].into_iter().for_each(|at| snapshot.touch(at));
         let (since, version) = (snapshot.moment(), snapshot.version(1));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_ago_is_forgotten() {
+    fn old_changes_are_dropped() {
         let mut snapshot = Snapshot::default();
         let first = snapshot.moment();
         for _ in 0..2 * REMEMBERED - 1 {

@@ -1,4 +1,4 @@
-//! Which volumes are attached to which nodes, as those say who attach them.
+//! The volumes attached to nodes, by VolumeAttachments.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,14 +6,14 @@ use corten_api::{Str, Value};
 
 #[derive(Default)]
 pub(super) struct Attachments {
-    /// The node each one is about.
+    /// The node of each attachment.
     nodes: HashMap<Str, Str>,
-    /// By node and their own names: driver and volume.
+    /// By node and attachment: driver and volume.
     by_node: HashMap<Str, BTreeMap<Str, (Str, Str)>>,
 }
 
 impl Attachments {
-    /// Takes in the newest state of an attachment, or that it is gone.
+    /// Updates or removes an attachment.
     pub(super) fn set(&mut self, name: &Str, attachment: Option<&Value>) {
         if let Some(node) = self.nodes.remove(name)
             && let Some(known) = self.by_node.get_mut(&node)

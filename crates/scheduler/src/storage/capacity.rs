@@ -1,4 +1,4 @@
-//! How much room there is for new volumes of a class, and for which nodes.
+//! CSIStorageCapacity: the capacity for new volumes of a class, and the nodes it is for.
 
 use corten_api::selector::LabelSelector;
 use corten_api::{Str, Value};
@@ -9,9 +9,9 @@ use crate::resources::amount;
 
 pub(super) struct Capacity {
     class: Str,
-    /// The largest volume that can be made, if it is known.
+    /// The size of the largest volume that can be provisioned, if it is known.
     largest: Option<i64>,
-    /// None can have it if it does not say which.
+    /// `None` matches no node.
     nodes: Option<LabelSelector>,
 }
 
@@ -27,7 +27,7 @@ impl Capacity {
         }
     }
 
-    /// Whether a volume of a class and size can be made for a node.
+    /// True if a volume of a class and size can be provisioned for a node.
     pub(super) fn suffices(&self, class: &str, size: i64, node: &Node) -> bool {
         self.class == class
             && self.largest.is_some_and(|largest| largest >= size)

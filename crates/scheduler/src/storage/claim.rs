@@ -1,4 +1,4 @@
-//! A claim for a volume.
+//! A PersistentVolumeClaim.
 
 use corten_api::selector::LabelSelector;
 use corten_api::{Str, Value, meta};
@@ -13,21 +13,21 @@ const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) uid: Str,
-    /// The volume it has or is to have.
+    /// The volume it is or will be bound to.
     pub(crate) volume: Str,
-    /// Whether it has it for good.
+    /// True if it is fully bound.
     pub(crate) bound: bool,
     pub(crate) class: Str,
-    /// How large it is to be, if it says so.
+    /// The requested size.
     pub(crate) asked: Option<i64>,
     pub(crate) modes: Vec<Str>,
     pub(crate) block: bool,
     pub(crate) selector: Option<LabelSelector>,
-    /// The node its volume is being made for.
+    /// The node its volume is provisioned for.
     pub(crate) selected_node: Str,
     pub(crate) deleting: bool,
     pub(crate) lost: bool,
-    /// The pod it was made for.
+    /// The pod of an ephemeral volume's claim.
     pub(crate) owner: Str,
 }
 
@@ -61,7 +61,7 @@ impl Claim {
         self.asked.unwrap_or(0)
     }
 
-    /// Whether only one pod may have it.
+    /// True for ReadWriteOncePod.
     pub(crate) fn is_for_one_pod(&self) -> bool {
         self.modes.iter().any(|mode| mode == "ReadWriteOncePod")
     }

@@ -1,4 +1,4 @@
-//! A class of storage.
+//! A StorageClass.
 
 use corten_api::{Str, Value};
 
@@ -6,11 +6,11 @@ use crate::node::Node;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Class {
-    /// Who makes volumes of it; empty if nobody does.
+    /// Its provisioner; empty for none.
     pub(crate) provisioner: Str,
-    /// Whether a claim waits until its pod has a node.
+    /// True for WaitForFirstConsumer.
     pub(crate) waits: bool,
-    /// Labels of the nodes for which volumes can be made: one of the terms, each with all of its keys.
+    /// The allowed topologies: one of the terms, each with all of its keys.
     topologies: Vec<Vec<(Str, Vec<Str>)>>,
 }
 
@@ -33,8 +33,8 @@ impl Class {
         }
     }
 
-    /// Whether volumes are made, and can be for a node.
-    pub(crate) fn makes_for(&self, node: &Node) -> bool {
+    /// True if volumes are provisioned, and can be for a node.
+    pub(crate) fn provisions_for(&self, node: &Node) -> bool {
         let has = |(key, values): &(Str, Vec<Str>)| {
             node.label(key).is_some_and(|label| values.iter().any(|value| value == label))
         };

@@ -1,4 +1,4 @@
-//! A volume.
+//! A PersistentVolume.
 
 use corten_api::{Map, Str, Value, meta};
 use corten_client::Key;
@@ -15,16 +15,16 @@ pub(crate) struct Volume {
     pub(crate) size: i64,
     modes: Vec<Str>,
     block: bool,
-    /// The nodes that can have it; any if it does not say.
+    /// Its node affinity; any node if it has none.
     nodes: RequiredNodes,
-    /// The claim it belongs to, and that claim's uid if it is known.
+    /// The claim it is bound to, with its uid if it is set.
     pub(crate) claim: Option<(Key, Str)>,
     available: bool,
     deleting: bool,
     pub(crate) attachable: Option<Attachable>,
 }
 
-/// What is attached to nodes: by whom, and what it is called there.
+/// An attachable volume: driver and handle.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Attachable {
     pub(crate) driver: Str,
@@ -58,18 +58,18 @@ impl Volume {
         }
     }
 
-    /// Whether a node can have it.
-    pub(crate) fn reaches(&self, node: &Node) -> bool {
+    /// True if it is available on a node.
+    pub(crate) fn is_available_on(&self, node: &Node) -> bool {
         self.nodes.matches(node)
     }
 
-    /// Whether every node can have it.
-    pub(crate) fn reaches_all(&self) -> bool {
+    /// True if it is available on every node.
+    pub(crate) fn is_available_everywhere(&self) -> bool {
         self.nodes.is_anything()
     }
 
-    /// Whether it is what a claim asks for, wherever it is.
-    pub(super) fn suits(&self, claim: &Claim) -> bool {
+    /// True if it matches a claim, on whichever node.
+    pub(super) fn matches(&self, claim: &Claim) -> bool {
         !self.deleting
             && self.block == claim.block
             && self.size >= claim.size()
@@ -77,7 +77,7 @@ impl Volume {
             && claim.selector.as_ref().is_none_or(|selector| selector.matches(&self.labels))
     }
 
-    /// Whether somebody has set it aside for a claim.
+    /// True if it is pre-bound to a claim.
     pub(super) fn is_reserved_for(&self, key: &Key, claim: &Claim) -> bool {
         self.claim.as_ref().is_some_and(|(to, uid)| to == key && (uid.is_empty() || *uid == claim.uid))
     }

@@ -1,4 +1,4 @@
-//! Pods followed step by step, each status patched into them as the server would.
+//! Lifecycles of pods step by step; each status is merged into the pod as the server would.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn pod(policy: &str) -> Value {
     })
 }
 
-/// Takes the next step and says where it led.
+/// Takes the next step and describes its result.
 fn step(pod: &mut Value, seconds: i64) -> String {
     match next(pod, ADDRESSES, at(seconds)) {
         Next::Nothing => "nothing".into(),
@@ -39,7 +39,7 @@ fn check(pod: &mut Value, steps: &[(i64, &str)]) {
 }
 
 #[test]
-fn a_pod_that_runs_forever() {
+fn a_pod_with_restart_policy_always_runs_until_it_is_deleted() {
     let mut pod = pod("Always");
     check(&mut pod, &[(0, "Pending")]);
     let reason = |pod: &Value| pod.items_at(&["status", "containerStatuses"])[0].clone();
@@ -59,7 +59,7 @@ fn a_pod_that_runs_forever() {
 }
 
 #[test]
-fn pods_that_end() {
+fn pods_with_other_restart_policies_complete() {
     check(
         &mut pod("Never"),
         &[(0, "Pending"), (0, "Running ready"), (0, "in 1s"), (1, "Succeeded"), (2, "nothing")],
@@ -78,7 +78,7 @@ fn pods_that_end() {
 }
 
 #[test]
-fn gates_and_init_containers() {
+fn readiness_gates_and_init_containers_are_honoured() {
     let mut pod = pod("Always");
     pod.set(&["spec", "readinessGates"], value!([{"conditionType": "example.com/gate"}]));
     pod.set(&["spec", "initContainers"], value!([{"name": "first", "image": "i"}]));

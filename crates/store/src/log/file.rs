@@ -1,7 +1,7 @@
 //! One file of frames: a log that still grows, or a file that is complete.
 //!
-//! Reads are of frames that were announced as written, and verify them; where one begins is found
-//! through a coarse index that is made as it is needed.
+//! Only frames that were announced as written are read, and every read verifies them. A coarse index, which is built on
+//! demand, finds the frame of a revision.
 
 use std::{
     fs::{File, OpenOptions},
@@ -23,47 +23,47 @@ use super::frame::{self, ALIGNMENT, Frame, HEAD, Head, Place};
 use crate::{Damage, Error, Revision};
 
 const MAGIC: [u8; 8] = *b"cortenL1";
-/// The file's own beginning, before its first frame.
+/// The length of the file header before the first frame.
 pub(super) const START: u64 = 32;
-/// What file systems write at least, and direct writes are multiples of: that of every machine we know, or more.
+/// The unit of direct writes: the page size of common machines, or more.
 pub(super) const PAGE: u64 = 4 << 10;
-/// How far apart the places are that the index knows.
+/// The distance between index entries.
 const STRIDE: u64 = 32 << 10;
-/// How much is read at a time where no frame is known.
+/// The bytes that are read at a time while searching for a frame.
 const CHUNK: usize = 64 << 10;
 
 pub(super) struct LogFile {
     pub(super) name: Arc<str>,
     path: PathBuf,
     file: File,
-    /// Its revision: a log holds what came after it, a snapshot what was live at it.
+    /// Its base revision: a log contains the writes after it, a snapshot the entries that were live at it.
     pub(super) base: Revision,
-    /// Its own number, which is part of every checksum.
+    /// The file's random number, which is part of every checksum.
     number: u64,
-    /// How far frames are written and on disk.
+    /// The end of the frames that are on disk.
     end: AtomicU64,
     index: Mutex<Index>,
 }
 
-/// Places of frames with the revision that came before them, in order, as far as anybody looked.
+/// Offsets of frames with the revision before them, in order, as far as reads have scanned the file.
 #[derive(Default)]
 struct Index {
     points: Vec<(Revision, u64)>,
 }
 
-/// Room to read frames into.
+/// A buffer for frames.
 #[derive(Default)]
 pub(super) struct Buffer(Vec<u8>);
 
 impl LogFile {
-    /// A file without frames, under a name that is not final; its beginning is on disk.
+    /// Creates a file without frames, under a temporary name; its header is on disk.
     pub(super) fn create(path: &Path, name: &str, base: Revision) -> Result<LogFile, Error> {
         let mut options = OpenOptions::new();
         let file = files::open_private(options.read(true).write(true).create(true).truncate(true), path);
         LogFile::begin(file.map_err(Error::disk(path))?, path, name, base)
     }
 
-    /// The same, in a file that is there and holds nothing.
+    /// The same, in an existing empty file.
     pub(super) fn begin(file: File, path: &Path, name: &str, base: Revision) -> Result<LogFile, Error> {
         let number = RandomState::new().hash_one(base);
         file.write_all_at(&start(base, number), 0).map_err(Error::disk(path))?;
@@ -71,7 +71,7 @@ impl LogFile {
         Ok(LogFile::new(path, name, file, base, number, START))
     }
 
-    /// A file that is there, not looked at beyond its beginning.
+    /// Opens an existing file and reads only its header.
     pub(super) fn open(path: &Path, name: &str) -> Result<LogFile, Error> {
         let file = files::open_private(OpenOptions::new().read(true).write(true), path)
             .map_err(Error::file(path))?;
@@ -114,13 +114,13 @@ impl LogFile {
         Place { file: self.number, at }
     }
 
-    /// Writes at a place, which nothing else is written at meanwhile.
+    /// Writes at an offset. The caller guarantees that no other thread writes there.
     pub(super) fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         self.file.write_all_at(bytes, at)
     }
 
-    /// Fills a part behind all frames with zeros, so that a sync of what is written over them later
-    /// has nothing but that to write.
+    /// Fills a range behind all frames with zeros, so that a later sync of frames written there has no other blocks or
+    /// metadata to write.
     pub(super) fn prepare(&self, part: Range<u64>) -> io::Result<()> {
         let zeros = [0; 64 << 10];
         for at in part.clone().step_by(zeros.len()) {
@@ -134,12 +134,12 @@ impl LogFile {
         self.file.sync_data()
     }
 
-    /// Frames up to here may be read.
+    /// Allows reads of frames up to this offset.
     pub(super) fn announce(&self, end: u64) {
         self.end.store(end, Ordering::Release);
     }
 
-    /// Removes whatever is behind a place.
+    /// Truncates the file.
     pub(super) fn cut(&self, end: u64) -> io::Result<()> {
         self.file.set_len(end)?;
         self.file.sync_all()?;
@@ -147,7 +147,7 @@ impl LogFile {
         Ok(())
     }
 
-    /// The frame at a place, if there is a whole one.
+    /// The frame at an offset, if there is a valid one.
     pub(super) fn frame<'a>(&self, at: u64, buffer: &'a mut Buffer) -> Result<Option<Frame<'a>>, Error> {
         let Some(head) = self.head(at)? else { return Ok(None) };
         buffer.0.resize(head.length(), 0);
@@ -156,13 +156,13 @@ impl LogFile {
         Ok(verified.then_some(Frame { head, records: &buffer.0 }))
     }
 
-    /// The frame at a place where there has to be one.
+    /// The frame at an offset, where a missing one is damage.
     pub(super) fn expect_frame<'a>(&self, at: u64, buffer: &'a mut Buffer) -> Result<Frame<'a>, Error> {
         let damage = Damage::Log { file: self.name.to_string(), at };
         self.frame(at, buffer)?.ok_or_else(|| damage.into())
     }
 
-    /// What a frame at a place would begin with, if it lay within the file.
+    /// The head of a frame at an offset, if it lies within the file.
     fn head(&self, at: u64) -> Result<Option<Head>, Error> {
         if at + HEAD as u64 > self.end() {
             return Ok(None);
@@ -173,7 +173,7 @@ impl LogFile {
         Ok(head.filter(|head| at + (HEAD + head.length()) as u64 <= self.end()))
     }
 
-    /// The first whole frame behind a place where there is none.
+    /// The offset of the first valid frame behind an invalid one.
     pub(super) fn frame_behind(&self, at: u64, buffer: &mut Buffer) -> Result<Option<u64>, Error> {
         let (mut at, end) = (at + ALIGNMENT, self.end());
         let mut chunk = vec![0; CHUNK];
@@ -192,7 +192,7 @@ impl LogFile {
         Ok(None)
     }
 
-    /// The place of the frame that holds the first write after `revision`, or where it would be.
+    /// The offset of the frame with the first write after `revision`, or the end.
     pub(super) fn frame_after(&self, revision: Revision) -> Result<u64, Error> {
         let mut index = self.index.lock();
         let known = index.points.partition_point(|(before, _)| *before <= revision);

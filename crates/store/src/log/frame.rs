@@ -1,19 +1,19 @@
-//! The frame: what is written at once, and believed as a whole or not at all.
+//! The frame: the unit of writes, valid as a whole or not at all.
 //!
-//! Its checksum covers its place and its file's own number besides its bytes, so that neither remains
-//! of an older file, nor values that look like frames, can be taken for one. The head has a checksum
-//! of its own, so that frames can be passed over without reading them.
+//! Its checksum covers its offset and its file's number besides its bytes, so that neither remains of an older file nor values
+//! that look like frames can be taken for one. The head has its own checksum, so that frames can be skipped without reading
+//! them.
 
 use crate::{Damage, Revision};
 
 use super::{file::PAGE, record::Record};
 
 pub(super) const HEAD: usize = 24;
-/// Frames begin at multiples of this, which is where they are looked for behind damage.
+/// Frames begin at multiples of this, where they are searched behind damage.
 pub(super) const ALIGNMENT: u64 = 8;
 pub(super) const MAGIC: [u8; 4] = *b"cfr1";
 
-/// Where a frame is, and in which file.
+/// The offset of a frame, and its file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     /// The file's own number.
@@ -22,7 +22,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The checksum of what is here.
+    /// The checksum of bytes at this place.
     fn hash(self, bytes: &[u8]) -> u32 {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&self.file.to_le_bytes());
@@ -36,7 +36,7 @@ impl Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     sum: u32,
-    /// Of the records that follow.
+    /// The length of the records.
     length: u32,
     /// The revision of the last write in the frame or before it.
     pub(super) last: Revision,
@@ -65,7 +65,7 @@ impl Head {
         self.length as usize
     }
 
-    /// Where the next frame begins.
+    /// The offset of the next frame.
     pub(super) fn end(&self, at: u64) -> u64 {
         (at + HEAD as u64 + u64::from(self.length)).next_multiple_of(ALIGNMENT)
     }
@@ -75,7 +75,7 @@ impl Head {
     }
 }
 
-/// A frame being put together.
+/// A frame that is being built.
 #[derive(Default)]
 pub(super) struct Builder {
     bytes: Vec<u8>,
@@ -90,12 +90,12 @@ impl Builder {
         record.encode(&mut self.bytes);
     }
 
-    /// How long the frame will be.
+    /// The length of the frame.
     pub(super) fn len(&self) -> u64 {
         (self.bytes.len().max(HEAD) as u64).next_multiple_of(ALIGNMENT)
     }
 
-    /// The frame as it is to be written at a place, padded so that the next may follow.
+    /// The encoded frame for a place, padded to the alignment.
     pub(super) fn seal(&mut self, place: Place, last: Revision) -> &[u8] {
         self.bytes.resize(self.bytes.len().max(HEAD), 0);
         let records = &self.bytes[HEAD..];
@@ -106,8 +106,8 @@ impl Builder {
         &self.bytes
     }
 
-    /// The frame that was sealed, with zeros up to the end of a page: of a page that is not in memory, a part could
-    /// not be written without reading it first.
+    /// The sealed frame with zeros up to the end of a page: the kernel would have to read a page that is not in memory before
+    /// writing a part of it.
     pub(super) fn whole_pages(&mut self, at: u64) -> &[u8] {
         let end = at + self.bytes.len() as u64;
         let zeros = end.next_multiple_of(PAGE) - end;
@@ -121,14 +121,14 @@ impl Builder {
     }
 }
 
-/// A frame that was verified.
+/// A verified frame.
 pub(super) struct Frame<'a> {
     pub(super) head: Head,
     pub(super) records: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
-    /// Its records in order. One that cannot be read is damage: `file` and `at` are its place.
+    /// Its records in order. An invalid one is damage, reported with `file` and `at`.
     pub(super) fn records(&self, file: &'a str, at: u64) -> impl Iterator<Item = Result<Record<'a>, Damage>> {
         let mut rest = self.records;
         std::iter::from_fn(move || {

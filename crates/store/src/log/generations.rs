@@ -1,4 +1,4 @@
-//! Which files there are: named, listed, begun and removed here and nowhere else.
+//! The files of a store: only this module names, lists, creates and removes them.
 
 use std::{
     collections::BTreeMap,
@@ -19,10 +19,10 @@ use crate::{Damage, Error, Revision};
 const LOG: &str = "log";
 const SNAPSHOT: &str = "snapshot";
 const SPARE: &str = "spare";
-/// What has not got its final name yet ends with this, and is removed at the next open.
+/// The suffix of temporary files, which the next open removes.
 const UNFINISHED: &str = ".tmp";
 
-/// A log, and the snapshot it goes on from once that is written.
+/// A log, and the snapshot at its base revision once that is written.
 pub(crate) struct Generation {
     pub(super) log: LogFile,
     pub(super) snapshot: OnceLock<LogFile>,
@@ -36,7 +36,7 @@ pub(crate) struct Generations {
 }
 
 impl Generations {
-    /// Finds the files of a directory, without reading them.
+    /// Lists the files of a directory, without reading them.
     pub(crate) fn open(dir: &Path, tolerance: &mut Tolerance) -> Result<Generations, Error> {
         let mut logs = BTreeMap::new();
         let mut snapshots = BTreeMap::new();
@@ -63,7 +63,7 @@ impl Generations {
             }));
         }
         if let Some(base) = snapshots.into_keys().next_back() {
-            tolerance.meet(Damage::Log { file: name(LOG, base), at: 0 })?;
+            tolerance.accept_or_fail(Damage::Log { file: name(LOG, base), at: 0 })?;
         }
         Ok(Generations { dir: dir.into(), list: RwLock::new(Some(list)) })
     }
@@ -72,17 +72,17 @@ impl Generations {
         self.list.read().clone().ok_or(Error::Closed)
     }
 
-    /// Begins a generation after a revision.
+    /// Starts a generation after a revision.
     pub(super) fn begin(&self, base: Revision) -> Result<Arc<Generation>, Error> {
         self.begin_with(self.create(LOG, base)?)
     }
 
-    /// Begins a generation after a revision, in a file that has room for it already.
+    /// Starts a generation after a revision, in a prepared file.
     pub(super) fn begin_in(&self, file: File, path: &Path, base: Revision) -> Result<Arc<Generation>, Error> {
         self.begin_with(LogFile::begin(file, path, &name(LOG, base), base)?)
     }
 
-    /// Room for the log after this one.
+    /// The spare file for the next log.
     pub(super) fn spare(&self, bytes: u64) -> Spare {
         Spare::new(self.dir.join(format!("{SPARE}{UNFINISHED}")), bytes)
     }
@@ -94,12 +94,12 @@ impl Generations {
         Ok(generation)
     }
 
-    /// A snapshot's file, to be filled and then handed to [`Generations::complete`].
+    /// Creates a snapshot's file, which is then passed to [`Generations::complete`].
     pub(super) fn create_snapshot(&self, base: Revision) -> Result<LogFile, Error> {
         self.create(SNAPSHOT, base)
     }
 
-    /// The generation of the snapshot no longer needs the ones before it to be loaded.
+    /// Adds a snapshot to its generation, which then loads without the generations before it.
     pub(super) fn complete(&self, snapshot: LogFile) -> Result<(), Error> {
         let snapshot = self.finish(snapshot)?;
         let generations = self.all()?;
@@ -110,7 +110,7 @@ impl Generations {
         Ok(())
     }
 
-    /// Removes the generations that nothing before `compacted` can be asked of any more.
+    /// Removes the generations that contain only compacted history.
     pub(crate) fn prune(&self, compacted: Revision) -> Result<(), Error> {
         let gone: Vec<Arc<Generation>> = {
             let mut list = self.list.write();
@@ -124,8 +124,8 @@ impl Generations {
         self.remove(&gone)
     }
 
-    /// Lists none of them any more; their files are left to the caller.
-    pub(super) fn forget(&self) -> Result<Vec<Arc<Generation>>, Error> {
+    /// Removes all generations from the list and returns them; the caller removes their files.
+    pub(super) fn take_all(&self) -> Result<Vec<Arc<Generation>>, Error> {
         self.list.write().as_mut().map(std::mem::take).ok_or(Error::Closed)
     }
 
@@ -160,7 +160,7 @@ impl Generations {
         LogFile::create(&self.dir.join(format!("{name}{UNFINISHED}")), &name, base)
     }
 
-    /// Names a file whose contents are on disk, for good.
+    /// Gives a file whose contents are on disk its final name.
     fn finish(&self, file: LogFile) -> Result<LogFile, Error> {
         let path = self.dir.join(&*file.name);
         let file = file.named(path)?;

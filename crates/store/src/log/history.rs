@@ -1,9 +1,8 @@
-//! Reading the past, from the files, beside the committer.
+//! Reads of history from the files, concurrently with the committer.
 //!
-//! Invariants: every frame read is verified; a read never sees writes the caller has not asked for by
-//! revision, so those that are on disk but not yet published stay invisible. Whether a revision was
-//! compacted meanwhile is for the caller to check *after* reading, because compaction is announced
-//! before files are removed.
+//! Invariants: every frame is verified when read; a read never returns writes beyond the requested revisions, so writes that
+//! are on disk but not yet published stay invisible. The caller checks for a concurrent compaction *after* reading, because
+//! compaction is announced before files are removed.
 
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 

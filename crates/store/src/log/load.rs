@@ -1,11 +1,10 @@
-//! Rebuilding memory from the files when the store opens, and finding out whether all are there.
+//! Loading: rebuilds the state from the files when the store opens, and checks that no file or write is missing.
 //!
-//! Checked, in this order: every frame of the last snapshot and of the logs after it; that each log
-//! goes on where the one before it ended; every write's link to the one it replaces; the last
-//! revision against the witness; the set of live entries against the digest of the last write. A frame
-//! that is not whole ends a log only if no whole frame follows: otherwise it was synced once, for every
-//! commit is synced before the next is written, and acknowledged writes are about to be dropped. Files
-//! that only history needs are checked when they are read.
+//! Checked, in this order: every frame of the last snapshot and of the logs after it; that each log continues where the one
+//! before it ended; every write's link to the one it replaces; the last revision against the witness; the set of live entries
+//! against the digest of the last write. An invalid frame ends a log only if no valid frame follows: otherwise it had been
+//! synced, because every commit is synced before the next is written, and acknowledged writes would be lost. Files that only
+//! history needs are checked when they are read.
 
 use std::{sync::Arc, time::Instant};
 
@@ -26,11 +25,11 @@ pub(crate) struct Loaded {
     pub(crate) state: State,
     pub(crate) leases: Leases,
     pub(crate) compacted: Revision,
-    /// The last revision that may have been handed out.
+    /// The last revision that may have been assigned.
     pub(crate) assigned: Revision,
 }
 
-/// What to do about damage: refuse, or note it and go on with what is left.
+/// The handling of damage: an error, or a log message and the remaining data.
 pub(crate) struct Tolerance {
     accept_loss: bool,
     lost: bool,
@@ -41,19 +40,19 @@ impl Tolerance {
         Tolerance { accept_loss, lost: false }
     }
 
-    pub(crate) fn meet(&mut self, damage: Damage) -> Result<(), Error> {
+    pub(crate) fn accept_or_fail(&mut self, damage: Damage) -> Result<(), Error> {
         if !self.accept_loss {
             return Err(damage.into());
         }
-        tracing::error!(%damage, "accepting a loss of acknowledged writes");
+        tracing::error!(err = %damage, "opening the store despite lost acknowledged writes (--accept-data-loss)");
         self.lost = true;
         Ok(())
     }
 
-    /// What was read, unless it is damaged and may be lost.
+    /// The result of a read; `None` for damage that is accepted.
     pub(super) fn take<T>(&mut self, read: Result<T, Error>) -> Result<Option<T>, Error> {
         match read {
-            Err(Error::Corrupt(damage)) => self.meet(damage).map(|()| None),
+            Err(Error::Corrupt(damage)) => self.accept_or_fail(damage).map(|()| None),
             read => read.map(Some),
         }
     }
@@ -76,10 +75,10 @@ pub(crate) fn load(
     let Replay { mut state, digest, leases, compacted, .. } = replay;
     if marks.acknowledged > state.revision {
         let (recovered, acknowledged) = (state.revision, marks.acknowledged);
-        tolerance.meet(Damage::LostTail { recovered, acknowledged })?;
+        tolerance.accept_or_fail(Damage::LostTail { recovered, acknowledged })?;
     }
     if state.digest != digest {
-        tolerance.meet(Damage::Live { revision: state.revision })?;
+        tolerance.accept_or_fail(Damage::Live { revision: state.revision })?;
     }
     let assigned = state.revision.max(marks.assigned).max(marks.acknowledged);
     if tolerance.lost {
@@ -93,27 +92,26 @@ pub(crate) fn load(
         }
     }
     if tolerance.lost {
-        settle(generations, &loaded)?;
+        write_recovered_state(generations, &loaded)?;
     }
     Ok(loaded)
 }
 
-/// After an accepted loss: begins anew from what is left, so that the next load finds a store that is
-/// smaller but whole.
-fn settle(generations: &Generations, loaded: &Loaded) -> Result<(), Error> {
-    let mut gone = generations.forget()?;
+/// After an accepted loss: writes a snapshot of the remaining data, so that the next load finds a consistent store.
+fn write_recovered_state(generations: &Generations, loaded: &Loaded) -> Result<(), Error> {
+    let mut gone = generations.take_all()?;
     generations.begin(loaded.state.revision)?;
     Snapshot::of(&loaded.state, &loaded.leases, loaded.compacted).write(generations)?;
-    // One of the same revision was replaced by name.
+    // A file of the same revision was replaced by the new one.
     gone.retain(|old| old.log.base != loaded.state.revision);
     generations.remove(&gone)
 }
 
-/// The state as the records up to here have made it.
+/// The state while records are replayed.
 struct Replay<'a> {
     tolerance: &'a mut Tolerance,
     state: State,
-    /// What the digest of the live entries ought to be.
+    /// The expected digest of the live entries.
     digest: u64,
     leases: Leases,
     compacted: Revision,
@@ -156,14 +154,14 @@ impl<'a> Replay<'a> {
                 self.leases.last = self.leases.last.max(last_lease);
                 Ok(())
             }
-            None => self.tolerance.meet(Damage::Log { file: file.name.to_string(), at: end }),
+            None => self.tolerance.accept_or_fail(Damage::Log { file: file.name.to_string(), at: end }),
         }
     }
 
-    /// Replays a log, and cuts off what was never acknowledged.
+    /// Replays a log, and truncates a frame that was never acknowledged.
     fn log(&mut self, file: &LogFile) -> Result<(), Error> {
         if file.base != self.state.revision {
-            self.tolerance.meet(Damage::Log { file: file.name.to_string(), at: 0 })?;
+            self.tolerance.accept_or_fail(Damage::Log { file: file.name.to_string(), at: 0 })?;
         }
         let end = self.frames(file, |replay, record| match record {
             Record::Write(write) => replay.write(&write),
@@ -178,7 +176,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Gives every record of a file to `replay`, and returns where the frames end.
+    /// Calls `replay` with every record of a file, and returns the end of the frames.
     fn frames(
         &mut self,
         file: &LogFile,
@@ -196,7 +194,7 @@ impl<'a> Replay<'a> {
                 at = frame.head.end(at);
             }
             let Some(next) = file.frame_behind(at, &mut buffer)? else { break };
-            self.tolerance.meet(Damage::Log { file: file.name.to_string(), at })?;
+            self.tolerance.accept_or_fail(Damage::Log { file: file.name.to_string(), at })?;
             at = next;
         }
         self.buffer = buffer;
@@ -207,7 +205,7 @@ impl<'a> Replay<'a> {
         let Write { revision, previous, digest, key, .. } = *write;
         let replaced = self.state.get(key).cloned();
         if replaced.as_ref().map_or(0, |entry| entry.mod_revision) != previous {
-            self.tolerance.meet(Damage::Missing { key: key.into(), revision, previous })?;
+            self.tolerance.accept_or_fail(Damage::Missing { key: key.into(), revision, previous })?;
         }
         let key = replaced.as_ref().map_or_else(|| key.into(), |entry| Arc::clone(&entry.key));
         let current = write.entry(Arc::clone(&key));

@@ -1,7 +1,7 @@
-//! What a frame is made of: the writes of a commit, and what else has to be known after a restart.
+//! The records of a frame: the writes of a commit, leases and compactions.
 //!
-//! Numbers are little-endian and of fixed width. Nothing here is a checksum's work: a record is read
-//! only out of a frame that was verified, and one that still makes no sense is `None`.
+//! Numbers are little-endian and of fixed width. Records have no checksum: they are decoded only from verified frames, and
+//! an invalid record is `None`.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ const LEASE_END: u8 = 4;
 const COMPACTED: u8 = 5;
 const END: u8 = 6;
 
-/// One thing a frame says, as it lies in the frame.
+/// One record, borrowed from its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record<'a> {
     Write(Write<'a>),
@@ -26,7 +26,7 @@ pub(super) enum Record<'a> {
         expires_ms: u64,
     },
     LeaseEnd(LeaseId),
-    /// History up to here may be gone.
+    /// History up to this revision is compacted.
     Compacted(Revision),
     /// The last record of a snapshot.
     End(Totals),
@@ -54,7 +54,7 @@ pub(super) struct Put<'a> {
     pub(super) value: &'a [u8],
 }
 
-/// What a snapshot as a whole says.
+/// The totals of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) revision: Revision,
@@ -76,7 +76,7 @@ impl<'a> Write<'a> {
         Write { revision, previous: 0, digest: 0, key: &entry.key, put }
     }
 
-    /// The entry this put, under an allocation of its key; `None` for a deletion.
+    /// The entry of a put, with a shared key; `None` for a deletion.
     pub(super) fn entry(&self, key: Arc<str>) -> Option<Arc<Entry>> {
         let put = self.put?;
         Some(Arc::new(Entry {
@@ -119,7 +119,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The record at the start of `bytes`, which it is taken from.
+    /// Decodes the record at the start of `bytes`, and advances `bytes`.
     pub(super) fn decode(bytes: &mut &'a [u8]) -> Option<Self> {
         let (tag, rest) = bytes.split_first()?;
         *bytes = rest;
@@ -183,7 +183,7 @@ fn number(bytes: &mut &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*number))
 }
 
-/// Bytes after their number.
+/// Bytes with a length prefix.
 fn counted<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let count = usize::try_from(number(bytes)?).ok()?;
     let (counted, rest) = bytes.split_at_checked(count)?;
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_what_is_cut_short_is_not() {
+    fn records_round_trip_and_truncated_ones_are_refused() {
         let put = Put { create_revision: 3, version: 2, lease: 9, value: b"value" };
         let write = Write { revision: 7, previous: 5, digest: 11, key: "/key", put: Some(put) };
         let totals = Totals { revision: 1, digest: 2, compacted: 3, last_lease: 4 };

@@ -1,7 +1,7 @@
-//! The live entries as one file, so that the logs before it need not be read again.
+//! Snapshots: the live entries in one file, so that the logs before it need not be loaded.
 //!
-//! Taken by the committer between two commits, written beside it: the entries are immutable and
-//! shared, so what is written is the state at one revision whatever happens meanwhile.
+//! The committer takes a snapshot between two commits, and another thread writes it: entries are immutable and shared, so the
+//! file has the state of one revision, whatever is committed meanwhile.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::{
     state::State,
 };
 
-/// How large frames get before the next begins.
+/// The target size of a frame.
 const FRAME: u64 = 64 << 10;
-/// After so much, what is written is synced: all of it at the end would hold up commits.
+/// The bytes between syncs: one sync at the end would delay commits.
 const SYNC: u64 = 4 << 20;
 
 pub(crate) struct Snapshot {
@@ -39,11 +39,11 @@ impl Snapshot {
     }
 
     pub(crate) fn write(mut self, generations: &Generations) -> Result<(), Error> {
-        // In the order of a log, so that both are searched alike.
+        // In the order of a log, so that both are searched in the same way.
         self.entries.sort_unstable_by_key(|entry| entry.mod_revision);
         let file = generations.create_snapshot(self.totals.revision)?;
         if let Err(error) = self.fill(&file) {
-            // It has no name that anybody looks for; only its space is wanted back.
+            // A temporary file is never loaded; removing it only frees its space.
             let _ = std::fs::remove_file(file.path());
             return Err(error);
         }

@@ -1,11 +1,11 @@
-//! The file of the next log, prepared beside the commits.
+//! The spare file: the next log file, prepared concurrently with commits.
 //!
-//! A sync is short only if it has nothing to write but what was committed: no new size, no new blocks, and no
-//! zeros. Blocks are there, and zeros on disk, before a file becomes a log. Other syncs do not wait for that as
-//! long as it is another file.
+//! A sync is short only if it writes nothing but the commit: no new file size, no new blocks, and no zeros. Blocks are
+//! allocated, and zeros are on disk, before a file becomes a log. Syncs of the current log do not wait for that, because it
+//! is another file.
 //!
-//! Nothing depends on it: without one, a log grows as it is written to. A spare file is named as unfinished, so
-//! that one which was left behind goes at the next open.
+//! It is optional: without a spare file, a log grows as it is written. A spare file has a temporary name, so that the next
+//! open removes one that was left behind.
 
 use std::{
     error::Error as StdError,
@@ -21,9 +21,9 @@ use rustix::fs::{FallocateFlags, OFlags};
 
 use super::file::PAGE;
 
-/// How much is on its way to the disk at a time: little enough that a commit does not wait for it long.
+/// The size of one write of zeros: small enough that a commit does not wait for it long.
 const STEP: u64 = 256 << 10;
-/// A disk has room for a spare file if it has room for this many.
+/// The free space that a spare file needs, as a multiple of its size.
 const ROOM: u64 = 8;
 const STACK_BYTES: usize = 256 << 10;
 
@@ -37,12 +37,12 @@ enum State {
     Absent,
     Underway(JoinHandle<io::Result<File>>),
     Ready(File),
-    /// It could not be made; it is not tried again until that may have changed.
+    /// It could not be created; retried when the reason may be gone.
     Failed,
 }
 
 impl Spare {
-    /// Of as many bytes, in whole pages.
+    /// A spare file of this size, rounded to whole pages.
     pub(super) fn new(path: PathBuf, bytes: u64) -> Spare {
         Spare { path, bytes: bytes.next_multiple_of(PAGE), state: State::Absent }
     }
@@ -55,8 +55,8 @@ impl Spare {
         &self.path
     }
 
-    /// Has one prepared, if there is none.
-    pub(super) fn want(&mut self) {
+    /// Starts to prepare a file, if there is none.
+    pub(super) fn start(&mut self) {
         if !matches!(self.state, State::Absent) {
             return;
         }
@@ -68,15 +68,15 @@ impl Spare {
         };
     }
 
-    /// Whether one is prepared.
+    /// True if a file is prepared.
     pub(super) fn is_ready(&mut self) -> bool {
         if matches!(&self.state, State::Underway(thread) if thread.is_finished()) {
-            self.settle();
+            self.wait_until_prepared();
         }
         matches!(self.state, State::Ready(_))
     }
 
-    /// The one that is prepared. Whoever takes it takes it from its path, too.
+    /// Takes the prepared file. The caller renames it.
     pub(super) fn take(&mut self) -> Option<File> {
         if !self.is_ready() {
             return None;
@@ -87,25 +87,25 @@ impl Spare {
         }
     }
 
-    /// Whatever was in its way may be gone.
-    pub(super) fn try_again(&mut self) {
+    /// Allows another attempt after a failure.
+    pub(super) fn allow_retry(&mut self) {
         if matches!(self.state, State::Failed) {
             self.state = State::Absent;
         }
     }
 
-    /// Gives the room back to those who need it more.
+    /// Removes the spare file, to free its space.
     pub(super) fn discard(&mut self) {
-        self.settle();
+        self.wait_until_prepared();
         if let State::Ready(_) = std::mem::replace(&mut self.state, State::Failed)
             && let Err(error) = fs::remove_file(&self.path)
         {
-            tracing::warn!(%error, "cannot remove a spare log");
+            tracing::warn!(err = %error, "cannot remove spare log file");
         }
     }
 
-    /// Waits for the one that is under way.
-    fn settle(&mut self) {
+    /// Waits until the preparation has ended.
+    fn wait_until_prepared(&mut self) {
         let State::Underway(_) = self.state else { return };
         let State::Underway(thread) = std::mem::replace(&mut self.state, State::Failed) else { return };
         self.state = match thread.join() {
@@ -123,11 +123,11 @@ impl Drop for Spare {
 }
 
 fn failed(error: &io::Error) -> State {
-    tracing::debug!(error = error as &dyn StdError, "no log is prepared");
+    tracing::debug!(err = error as &dyn StdError, "cannot prepare next log file; retrying");
     State::Failed
 }
 
-/// A file of zeros that is on disk; none is left behind if that fails.
+/// Creates a file of zeros on disk; removes it after a failure.
 fn prepare(path: &Path, bytes: u64) -> io::Result<File> {
     let file =
         files::open_private(OpenOptions::new().read(true).write(true).create(true).truncate(true), path)?;
@@ -148,9 +148,9 @@ fn has_room(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Past the page cache if the file system can: zeros are not worth a copy, nor memory.
+/// Writes zeros, with direct I/O if the file system supports it, to save a copy and memory.
 fn fill(file: &File, path: &Path, bytes: u64) -> io::Result<()> {
-    // All blocks at once, where that is possible.
+    // Allocates all blocks at once, if the file system supports it.
     let _ = rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes);
     let direct = OpenOptions::new().write(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path);
     if !direct.is_ok_and(|direct| write_zeros(&direct, bytes).is_ok()) {
@@ -176,13 +176,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_prepared_and_taken_once() {
+    fn a_file_is_prepared_and_taken_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("spare.tmp");
         let mut spare = Spare::new(path.clone(), (1 << 20) + PAGE);
         assert!(!spare.is_ready() && spare.take().is_none());
-        spare.want();
-        spare.want();
+        spare.start();
+        spare.start();
         while !spare.is_ready() {
             thread::yield_now();
         }
@@ -190,25 +190,25 @@ mod tests {
         assert_eq!(file.metadata().unwrap().len(), (1 << 20) + PAGE);
         assert!(fs::read(&path).unwrap().iter().all(|byte| *byte == 0));
         assert!(spare.take().is_none(), "it is gone");
-        spare.want();
+        spare.start();
         drop(spare);
-        assert!(!path.exists(), "what nobody took is not left behind");
+        assert!(!path.exists(), "a file that was not taken is removed");
     }
 
     #[test]
-    fn one_that_cannot_be_is_not_tried_for_ever() {
+    fn a_failed_preparation_is_not_retried_by_itself() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("no such directory").join("spare.tmp");
         let mut spare = Spare::new(path.clone(), PAGE);
-        spare.want();
-        spare.settle();
+        spare.start();
+        spare.wait_until_prepared();
         assert!(matches!(spare.state, State::Failed));
-        spare.want();
+        spare.start();
         assert!(matches!(spare.state, State::Failed));
         fs::create_dir(path.parent().unwrap()).unwrap();
-        spare.try_again();
-        spare.want();
-        spare.settle();
+        spare.allow_retry();
+        spare.start();
+        spare.wait_until_prepared();
         assert!(spare.is_ready());
         spare.discard();
         assert!(!path.exists() && !spare.is_ready());

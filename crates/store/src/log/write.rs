@@ -1,4 +1,4 @@
-//! The committer's side of the files: appending frames, and beginning a generation.
+//! The writer of the log: appends frames, and starts generations.
 
 use std::{error::Error as StdError, sync::Arc};
 
@@ -10,24 +10,23 @@ use super::{
 };
 use crate::{Error, Revision, plan::Changes};
 
-/// How much of a log is filled with zeros at a time if it has to grow: little enough to be written along with a
-/// commit.
+/// The size by which a growing log is filled with zeros: small enough to be written with a commit.
 const PREPARE: u64 = 1 << 20;
-/// How large a log is that was prepared as a whole, at most.
+/// The maximum size of a prepared log file.
 const SEGMENT: u64 = 16 << 20;
-/// It takes this many of them to be worth a snapshot.
+/// The number of prepared log files between snapshots.
 const SEGMENTS: u64 = 4;
 
 pub(crate) struct Engine {
     generations: Arc<Generations>,
-    /// The one that is written to.
+    /// The current generation.
     generation: Arc<Generation>,
     /// The revision of the last write.
     last: Revision,
     frame: Builder,
-    /// How far the log has been filled with zeros.
+    /// The end of the zeros in the log.
     prepared: u64,
-    /// What the next log will be.
+    /// The next log file.
     spare: Spare,
 }
 
@@ -58,7 +57,7 @@ impl Engine {
             self.frame.push(&Record::Compacted(revision));
         }
         if self.generation.log.end() + self.frame.len() > self.prepared && self.spare.is_ready() {
-            self.go_on();
+            self.continue_in_next_log();
         }
         let log = &self.generation.log;
         let at = log.end();
@@ -66,47 +65,50 @@ impl Engine {
         let end = at + self.frame.seal(log.place(at), last).len() as u64;
         if end > self.prepared {
             let enough = end + PREPARE.min(self.spare.bytes());
-            // Without it the commit takes longer; whether there is room for itself is for it to find out.
+            // Without zeros the commit only takes longer; it detects a full disk itself.
             if log.prepare(self.prepared.max(at)..enough).is_ok() {
                 self.prepared = enough;
             }
         }
         if let Err(error) = log.write(self.frame.whole_pages(at), at).and_then(|()| log.sync()) {
-            // What got there must not be found at the next open; the next commit takes its place.
+            // A partly written frame must not be found at the next open; the next commit overwrites it.
             self.prepared = 0;
             self.spare.discard();
             if let Err(error) = log.cut(at) {
-                tracing::warn!(%error, "cannot remove what a failed commit wrote");
+                tracing::warn!(err = %error, "cannot truncate log after failed commit");
             }
             return Err(Error::disk(log.path())(error));
         }
         log.announce(end);
         self.last = last;
-        // A store that is hardly written to needs none.
+        // A store with few writes needs no spare file.
         if end > self.prepared / 2 && end > self.spare.bytes().min(PREPARE) / 2 {
-            self.spare.want();
+            self.spare.start();
         }
         Ok(())
     }
 
-    /// Goes on in the log that is prepared. Without one that works, the log there is takes what comes.
-    fn go_on(&mut self) {
+    /// Continues in the prepared log file, or in the current one if that fails.
+    fn continue_in_next_log(&mut self) {
         if let Err(error) = self.begin_generation() {
-            tracing::warn!(error = &error as &dyn StdError, "cannot go on in another log");
+            tracing::warn!(
+                err = &error as &dyn StdError,
+                "cannot start new log file; appending to the current one"
+            );
         }
     }
 
-    /// Goes on in a new log, for the state as it is now to be written as its snapshot; false if nothing was written
-    /// to the one there is.
+    /// Continues in a new log file, so that the current state can be written as its snapshot; false if the current log is
+    /// empty.
     pub(crate) fn begin_generation(&mut self) -> Result<bool, Error> {
         let log = &self.generation.log;
         if log.base == self.last {
             return Ok(false);
         }
         self.prepared = 0;
-        // From now on its length says where its frames end.
+        // A completed log ends with its last frame.
         log.cut(log.end()).map_err(Error::disk(log.path()))?;
-        self.spare.try_again();
+        self.spare.allow_retry();
         (self.generation, self.prepared) = match self.spare.take() {
             Some(file) => {
                 (self.generations.begin_in(file, self.spare.path(), self.last)?, self.spare.bytes())
@@ -116,7 +118,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Whether a compaction up to a revision would free anything if a generation began.
+    /// True if a new generation would let a compaction up to a revision free space.
     pub(crate) fn reaches_back(&self, compacted: Revision) -> bool {
         self.generation.log.base < compacted
     }

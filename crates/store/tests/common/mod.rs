@@ -1,5 +1,4 @@
-//! What the store's tests share: short ways to say a transaction, and a deterministic source of
-//! chance.
+//! Shared by the store's tests: short forms of transactions, and a deterministic random generator.
 #![expect(dead_code, reason = "each test binary uses its own part")]
 
 use std::{fs, path::Path, sync::Arc};

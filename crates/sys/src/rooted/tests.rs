@@ -35,7 +35,7 @@ fn no_path_leads_out_of_the_root() {
         assert_eq!(metadata(&found).unwrap().ino(), inside, "{path} ends at the root");
     }
     for path in ["absolute/new/deep", "up/new", "../outside/new"] {
-        // What a path that leads out names is inside: it is made there or refused.
+        // A path that leads out of the root is resolved inside: it is created there or refused.
         let _ = root.directory(path, Links::Inside);
         let _ = root.file(path, Links::Inside);
     }
@@ -47,7 +47,7 @@ fn no_path_leads_out_of_the_root() {
 }
 
 #[test]
-fn what_a_link_to_nowhere_leads_to_is_made_inside() {
+fn targets_of_dangling_links_are_created_inside() {
     let (folder, root) = hostile();
     let inside = folder.path().join("root");
     symlink("/tmp/foo/bar", inside.join("jump")).unwrap();

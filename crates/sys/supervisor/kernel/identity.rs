@@ -1,4 +1,4 @@
-//! Who a process is and what it may do.
+//! Identity and privileges of a process.
 
 use super::*;
 
@@ -15,7 +15,7 @@ pub(crate) fn set_user(uid: u32, gid: u32) -> io::Result<()> {
 
 const CAPABILITIES: [u32; 2] = [0x2008_0522, 0];
 
-/// The capabilities that this process may have.
+/// The permitted capabilities of this process.
 pub(crate) fn permitted() -> io::Result<u64> {
     let header = CAPABILITIES;
     let mut sets = [0u32; 6];
@@ -44,7 +44,7 @@ pub(crate) fn set_limit(resource: u32, soft: u64, hard: u64) -> io::Result<()> {
     unsafe { call(number::PRLIMIT, [0, i64::from(resource), address(&limit), 0, 0, 0]) }.map(drop)
 }
 
-/// Confines this process, and everything it becomes, to what the program allows.
+/// Restricts this process, and the programs it executes, to the system calls that the filter allows.
 pub(crate) fn confine(program: &[u64], flags: u32) -> io::Result<()> {
     #[repr(C)]
     struct Filter {
@@ -58,7 +58,7 @@ pub(crate) fn confine(program: &[u64], flags: u32) -> io::Result<()> {
     unsafe { call(number::SECCOMP, [SET_FILTER, i64::from(flags), address(&filter), 0, 0, 0]) }.map(drop)
 }
 
-/// Confines this process to what it takes to wait for children and reap them.
+/// Restricts this process to the system calls that waiting for children and reaping them needs.
 pub(crate) fn confine_to_waiting() -> io::Result<()> {
     const LOAD: u64 = 0x20;
     const EQUAL: u64 = 0x15;
@@ -82,7 +82,7 @@ pub(crate) fn confine_to_waiting() -> io::Result<()> {
         number::RESTART_SYSCALL,
         number::EXIT_GROUP,
     ];
-    // An instruction: its code, how far to jump if it holds and if not, and its operand.
+    // An instruction: its code, the jumps if it holds and if not, and its operand.
     let instruction = |code: u64, holds: u64, otherwise: u64, operand: u64| {
         code | holds << 16 | otherwise << 24 | operand << 32
     };

@@ -1,8 +1,8 @@
-//! Sockets that pass descriptors along.
+//! Sockets that pass descriptors.
 
 use super::*;
 
-/// Two connected sockets that keep messages apart.
+/// Two connected sockets that preserve message boundaries.
 pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     const AF_UNIX: i64 = 1;
     const SEQPACKET: i64 = 5;
@@ -25,7 +25,7 @@ struct Message {
     flags: u64,
 }
 
-/// A header and up to four descriptors, as the kernel lays them out.
+/// A control message with up to four descriptors, in the kernel's layout.
 #[repr(C, align(8))]
 struct Passed {
     length: usize,
@@ -38,7 +38,7 @@ const HEADER: usize = 16;
 const RIGHTS: (i32, i32) = (1, 1);
 const CREDENTIALS: (i32, i32) = (1, 2);
 
-/// Sends bytes and up to four descriptors; how many bytes went.
+/// Sends bytes and up to four descriptors; returns the number of bytes sent.
 pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], passed: &[OwnedFd]) -> io::Result<usize> {
     const QUIETLY_WITHOUT_WAITING: i64 = 0x4000 | 0x40;
     let part = [bytes.as_ptr() as i64, bytes.len() as i64];
@@ -62,7 +62,7 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], passed: &[OwnedFd]) -> 
     unsafe { call(number::SENDMSG, arguments) }.map(|sent| sent as usize)
 }
 
-/// The kernel says of every message to this socket which process sent it.
+/// Has the kernel add the sender's process id to every message to this socket.
 pub(crate) fn name_senders(socket: &OwnedFd) -> io::Result<()> {
     const SOL_SOCKET: i64 = 1;
     const SO_PASSCRED: i64 = 16;
@@ -71,7 +71,7 @@ pub(crate) fn name_senders(socket: &OwnedFd) -> io::Result<()> {
     unsafe { call(number::SETSOCKOPT, [raw, SOL_SOCKET, SO_PASSCRED, address(&on), 4, 0]) }.map(drop)
 }
 
-/// Receives bytes and up to four descriptors, without waiting.
+/// Receives bytes and up to four descriptors, without blocking.
 pub(crate) fn receive(
     socket: BorrowedFd<'_>,
     bytes: &mut [u8],
@@ -80,7 +80,7 @@ pub(crate) fn receive(
     receive_from(socket, bytes, passed).map(|(received, _)| received)
 }
 
-/// Receives as [`receive`] does; and which process sent it, if the socket was asked to say so. At the end there is no sender.
+/// Like [`receive`], with the sender's process id if the socket reports it. At the end there is no sender.
 pub(crate) fn receive_from(
     socket: BorrowedFd<'_>,
     bytes: &mut [u8],
@@ -103,9 +103,9 @@ pub(crate) fn receive_from(
     // SAFETY: the message and everything it points to outlive the call, with room for what is received.
     let received = unsafe { call(number::RECVMSG, arguments) }?;
     let mut sender = None;
-    let told: Vec<u8> =
+    let control: Vec<u8> =
         control.iter().flat_map(|word| word.to_ne_bytes()).take(message.control_length).collect();
-    let mut rest = told.as_slice();
+    let mut rest = control.as_slice();
     while let Some((length, level_and_kind)) = header(rest) {
         let numbers = rest[HEADER..length]
             .chunks_exact(4)
@@ -120,12 +120,12 @@ pub(crate) fn receive_from(
     Ok((received as usize, sender))
 }
 
-/// How long the first part of what came along is with its header, and what it is.
-fn header(told: &[u8]) -> Option<(usize, (i32, i32))> {
-    let (length, rest) = told.split_first_chunk()?;
+/// The length of the first control message with its header, and its type.
+fn header(control: &[u8]) -> Option<(usize, (i32, i32))> {
+    let (length, rest) = control.split_first_chunk()?;
     let (level, rest) = rest.split_first_chunk()?;
     let kind = rest.first_chunk()?;
     let length = usize::from_ne_bytes(*length);
-    let told = (HEADER..=told.len()).contains(&length);
-    told.then_some((length, (i32::from_ne_bytes(*level), i32::from_ne_bytes(*kind))))
+    let control = (HEADER..=control.len()).contains(&length);
+    control.then_some((length, (i32::from_ne_bytes(*level), i32::from_ne_bytes(*kind))))
 }

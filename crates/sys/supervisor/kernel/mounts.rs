@@ -1,4 +1,4 @@
-//! Mounts. Paths here are of the node; what is inside a root that is not trusted is named by a descriptor (`rooted`).
+//! Mounts. Paths here are of the node; files inside an untrusted root are named by a descriptor (`rooted`).
 
 use super::*;
 
@@ -17,19 +17,19 @@ pub(crate) fn detach(target: &str) -> io::Result<()> {
     unsafe { call(number::UMOUNT, [target.as_ptr() as i64, MNT_DETACH, 0, 0, 0, 0]) }.map(drop)
 }
 
-/// The current folder becomes the root; the old root lies on top of it until it is detached.
+/// The current folder becomes the root; the old root is mounted on top of it until it is detached.
 pub(crate) fn pivot_root_here() -> io::Result<()> {
     let here = text(".")?;
     // SAFETY: the text outlives the call.
     unsafe { call(number::PIVOT_ROOT, [here.as_ptr() as i64, here.as_ptr() as i64, 0, 0, 0, 0]) }.map(drop)
 }
 
-/// A copy of what is mounted at a path, to be attached elsewhere.
+/// A copy of the mount at a path, to be attached elsewhere.
 pub(crate) fn copy_mount(path: &str, recursive: bool) -> io::Result<OwnedFd> {
     copy_mount_at(AT_FDCWD, path, if recursive { AT_RECURSIVE } else { 0 })
 }
 
-/// A copy of what is seen at a descriptor's file, to be attached elsewhere.
+/// A copy of the mount at a descriptor's file, to be attached elsewhere.
 pub(crate) fn copy_mount_of(file: &OwnedFd, recursive: bool) -> io::Result<OwnedFd> {
     let flags = AT_EMPTY_PATH | if recursive { AT_RECURSIVE } else { 0 };
     copy_mount_at(i64::from(file.as_raw_fd()), "", flags)
@@ -53,7 +53,7 @@ pub(crate) fn attach_mount(copy: &OwnedFd, target: &OwnedFd) -> io::Result<()> {
 }
 
 pub(crate) const MOUNT_ATTR_RDONLY: u64 = 1;
-/// Read-only, and neither programs nor devices are of use.
+/// Read-only, without set-user-ID programs, executables or devices.
 pub(crate) const MOUNT_ATTR_INERT: u64 = MOUNT_ATTR_RDONLY | 2 | 4 | 8;
 
 /// Restricts a mount and everything below it.
@@ -61,12 +61,12 @@ pub(crate) fn restrict_mount(target: &OwnedFd, attributes: u64) -> io::Result<()
     set_attributes(target, AT_RECURSIVE, [attributes, 0, 0, 0])
 }
 
-/// Restricts a mount, but not what is mounted below it.
+/// Restricts a mount, but not the mounts below it.
 pub(crate) fn restrict_one_mount(target: &OwnedFd, attributes: u64) -> io::Result<()> {
     set_attributes(target, 0, [attributes, 0, 0, 0])
 }
 
-/// Sets how a mount is connected to its copies: `MS_PRIVATE`, `MS_SLAVE` or `MS_SHARED`, with `MS_REC` for what is below it too.
+/// Sets the propagation of a mount: `MS_PRIVATE`, `MS_SLAVE` or `MS_SHARED`, with `MS_REC` also of the mounts below it.
 pub(crate) fn set_propagation(target: &OwnedFd, propagation: u64) -> io::Result<()> {
     let flags = if propagation & MS_REC != 0 { AT_RECURSIVE } else { 0 };
     set_attributes(target, flags, [0, 0, propagation & !MS_REC, 0])
@@ -87,7 +87,7 @@ fn set_attributes(target: &OwnedFd, flags: u64, attributes: [u64; 4]) -> io::Res
     unsafe { call(number::MOUNT_SETATTR, arguments) }.map(drop)
 }
 
-/// Changes the owner of what a name in a directory stands for; a link is not followed.
+/// Changes the owner of an entry of a directory; a link is not followed.
 pub(crate) fn change_owner_at(folder: &OwnedFd, name: &str, uid: u32, gid: u32) -> io::Result<()> {
     const AT_SYMLINK_NOFOLLOW: i64 = 0x100;
     let name = text(name)?;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Makes a terminal of its master: unlocks it, sets its size, and opens its other side.
+/// Prepares a terminal: unlocks it, sets its size, and opens its other side.
 pub(crate) fn prepare_terminal(master: &OwnedFd, columns: u16, rows: u16) -> io::Result<OwnedFd> {
     const UNLOCK: i64 = 0x4004_5431;
     const PEER: i64 = 0x5441;
@@ -21,7 +21,7 @@ pub(crate) fn prepare_terminal(master: &OwnedFd, columns: u16, rows: u16) -> io:
     Ok(peer)
 }
 
-/// The terminal on standard input controls this session.
+/// Makes the terminal on standard input the controlling terminal of this session.
 pub(crate) fn take_terminal() -> io::Result<()> {
     const CONTROL: i64 = 0x540e;
     plain(number::IOCTL, [0, CONTROL, 0, 0, 0, 0]).map(drop)

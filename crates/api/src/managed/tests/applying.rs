@@ -30,7 +30,7 @@ fn an_applier_that_leaves_out_what_it_alone_owned_removes_it() {
     let first = Apply("a", r#"{"data":{"x":"1","y":"1"}}"#);
     let world = check(CONFIG_MAP, &[first, Apply("a", r#"{"data":{"x":"1"}}"#)], &["a Apply@2: .data.x"]);
     assert_eq!(world.object(), r#"{"data":{"x":"1"},"metadata":{}}"#);
-    // Nothing applied any more: nothing owned, nothing left.
+    // Nothing is applied any more: nothing owned, nothing left.
     let world = check(CONFIG_MAP, &[first, Apply("a", "{}")], &[]);
     assert_eq!(world.object(), r#"{"metadata":{}}"#);
     // Shared with another applier: it stays.
@@ -119,7 +119,7 @@ fn equal_values_are_shared_and_force_takes_over() {
         &[Apply("b", r#"{"data":{"x":"1"}}"#), Force("a", r#"{"data":{"x":"2"}}"#)],
         &["a Apply@2: .data.x"],
     );
-    // The other one may give in, too.
+    // The other manager may give in, too.
     check(
         CONFIG_MAP,
         &[created, Force("a", r#"{"data":{"x":"2"}}"#), Apply("a", r#"{"data":{"x":"2"}}"#)],
@@ -174,7 +174,7 @@ fn lists_merge_by_key() {
     assert!(world.object().contains(
         r#""containers":[{"image":"2","name":"b","resources":{}},{"image":"1","name":"c","resources":{}}]"#
     ));
-    // An item somebody else put something into stays, without what only the first owned.
+    // An item with fields of another manager stays, without those that only the first owned.
     let with_command =
         r#"{"spec":{"containers":[{"name":"a","image":"1","command":["x"]},{"name":"b","image":"1"}]}}"#;
     let world = check(
@@ -268,7 +268,7 @@ fn status_is_not_owned_through_the_main_endpoint() {
 }
 
 #[test]
-fn what_is_not_of_the_type_is_refused() {
+fn values_of_another_type_are_refused() {
     let refused = |text: &str, why: &str| {
         let why = format!("failed to create typed patch object (/p; /v1, Kind=Pod): {why}");
         refused(POD, &[Apply("a", text)], 500, &why);
@@ -285,6 +285,10 @@ fn what_is_not_of_the_type_is_refused() {
     refused(
         r#"{"metadata":{"name":"p"},"spec":{"topologySpreadConstraints":[{"maxSkew":1}, {"maxSkew":2}]}}"#,
         ".spec.topologySpreadConstraints: duplicate entries for key [topologyKey=\"\",whenUnsatisfiable=\"\"]",
+    );
+    refused(
+        r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":{"a":"b","c":[1,"d"]}}]}}"#,
+        ".spec.containers[name=a=\"b\"c=[1,\"d\"]].name: expected string, got &value.valueUnstructured{Value:map[string]interface {}{\"a\":\"b\", \"c\":[]interface {}{1, \"d\"}}}",
     );
     refused(
         r#"{"metadata":{"name":"p"},"spec":{"containers":{"a":1},"hostNetwork":"x","priority":"1","tolerations":[{"key":1}]}}"#,
@@ -308,6 +312,7 @@ fn owners_and_other_versions_may_not_be_applied() {
         subresource: "",
         now: "",
         filter: None,
+        versions: None,
     };
     let status = apply(&ctx, None, &world.parse("{}", Extent::Partial), false).unwrap_err();
     assert_eq!(
@@ -347,7 +352,7 @@ fn kubectl_takes_over_what_it_applied_client_side() {
         409,
         conflict,
     );
-    // The live value is not what was applied: it is somebody else's.
+    // The live value is not the applied one: another client has changed it.
     let changed = annotated(3, 4);
     refused(
         DEPLOYMENT,
@@ -377,6 +382,7 @@ fn free_form_objects_have_members_and_embedded_ones_do_not() {
             keep: false,
             patch: schema::PatchStrategy::default(),
             enum_values: Vec::new(),
+            openapi: schema::OpenApiFacts::default(),
         };
         let schema = Struct::new("x/v1".into(), "X".into(), vec![field]);
         let parse = |text: &str| json::parse(format!(r#"{{"spec":{text}}}"#).as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! The fields of a new object are the same whether they are written down directly or found by comparison.
+//! The fields of a new object are the same whether they are encoded directly or found by comparison.
 
 use super::*;
 
@@ -57,7 +57,7 @@ fn both_ways_lead_to_the_same_fields() {
     }
 }
 
-/// The tree itself, and with each of its parts replaced by something else.
+/// The tree itself, and with each of its parts replaced by another value.
 fn each_part_replaced(tree: &Value, seen: &mut dyn FnMut(Value)) {
     seen(tree.clone());
     for other in [Value::Null, Value::from(0), Value::from("text"), Value::object(), Value::Array(Vec::new())]

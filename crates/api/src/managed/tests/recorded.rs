@@ -1,4 +1,4 @@
-//! Random requests with what upstream's own field manager answered to them, recorded.
+//! Random requests with the recorded responses of upstream's own field manager.
 //!
 //! Each line of the recording is one object's life: requests, and after each the object or the error.
 //! Times there are the number of the request in seconds.

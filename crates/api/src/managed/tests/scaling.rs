@@ -21,7 +21,7 @@ const ONLY_REPLICAS: &str = r#"{"f:spec":{"f:replicas":{}}}"#;
 const NO_REPLICAS: &str = r#"{"f:spec":{"f:selector":{}}}"#;
 
 #[test]
-fn a_scale_is_owned_by_who_owns_the_replicas() {
+fn the_owner_of_the_replicas_owns_the_scale() {
     let parent =
         list(&[entry("a", "Apply", "apps/v1", "", BOTH), entry("b", "Update", "apps/v1", "", NO_REPLICAS)]);
     let expected = list(&[entry("a", "Apply", "autoscaling/v1", "", ONLY_REPLICAS)]);

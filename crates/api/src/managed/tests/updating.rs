@@ -19,7 +19,7 @@ fn creating_owns_what_was_set() {
 }
 
 #[test]
-fn what_the_type_always_has_is_not_owned_by_creating() {
+fn fields_that_always_exist_are_not_owned_by_creating() {
     check(
         DEPLOYMENT,
         &[Create(
@@ -29,6 +29,24 @@ fn what_the_type_always_has_is_not_owned_by_creating() {
         &["m Update@1: .spec.replicas .spec.selector .spec.strategy.rollingUpdate .spec.strategy.type \
            .spec.strategy.rollingUpdate.maxSurge .spec.template.metadata.labels \
            .spec.template.metadata.labels.a"],
+    );
+}
+
+#[test]
+fn a_field_may_be_granular_although_its_type_is_atomic() {
+    check(
+        "core/v1.PersistentVolume",
+        &[Create("m", r#"{"metadata":{"name":"v"},"spec":{"claimRef":{"name":"c","namespace":"n"}}}"#)],
+        &["m Update@1: .spec.claimRef .spec.claimRef.name .spec.claimRef.namespace"],
+    );
+}
+
+#[test]
+fn an_item_without_its_key_has_the_default_of_documents() {
+    check(
+        POD,
+        &[Create("m", r#"{"metadata":{"name":"p"},"spec":{"containers":null,"imagePullSecrets":[{}]}}"#)],
+        &["m Update@1: .spec.imagePullSecrets .spec.imagePullSecrets[name=\"\"]"],
     );
 }
 
@@ -48,7 +66,7 @@ fn updates_move_ownership_and_times() {
         ],
         &["a Update@2: .data .data.x .data.y"],
     );
-    // Removing takes ownership away and gives it to nobody; that changes no time.
+    // Removing a field removes its ownership, and no manager gets it; that changes no time.
     check(
         CONFIG_MAP,
         &[
@@ -59,7 +77,7 @@ fn updates_move_ownership_and_times() {
         ],
         &["a Update@3: .data .data.x"],
     );
-    // A manager that loses everything is gone.
+    // A manager without fields is removed.
     check(
         CONFIG_MAP,
         &[Create("a", r#"{"immutable":true}"#), Update("b", r#"{"data":{"x":"1"}}"#)],
@@ -153,7 +171,7 @@ fn items_that_stand_twice_are_one_value() {
         &[Create("m", &env(&format!("{},{}", a("1"), a("2"))))],
         &[&format!("m Update@1: {base} {at}.env[name=\"A\"]")],
     );
-    // One of two goes: what is left is a new item.
+    // One of two is removed: the other is a new item.
     check(
         POD,
         &[Create("m", &env(&format!("{},{}", a("1"), a("2")))), Update("n", &env(&a("1")))],
@@ -235,7 +253,7 @@ fn a_status_update_cannot_send_owners() {
 }
 
 #[test]
-fn what_became_atomic_is_owned_as_one() {
+fn a_field_that_became_atomic_is_owned_as_one() {
     let sent = r#"{"metadata":{"managedFields":[{"manager":"z","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:nodeSelector":{"f:a":{}}}}}]},"spec":{"containers":null,"nodeSelector":{"a":"b"}}}"#;
     let changed = r#"{"spec":{"containers":null,"nodeSelector":{"a":"c"}}}"#;
     check(POD, &[Create("m", sent), Update("n", changed)], &["n Update@2: .spec.nodeSelector"]);

@@ -1,4 +1,4 @@
-//! Managers that speak different versions of one type.
+//! Managers that use different versions of one type.
 
 use super::*;
 use crate::convert;
@@ -43,7 +43,7 @@ fn a_conflict_is_named_in_the_words_of_the_owner() {
 }
 
 #[test]
-fn what_changes_is_taken_from_owners_in_their_words() {
+fn changed_fields_are_taken_from_owners_in_their_version() {
     for step in [Force("two", &in_v2("d", 60)), Update("two", &in_v2("d", 60))] {
         let mut world = applied_in_v1();
         world.run(step).unwrap();

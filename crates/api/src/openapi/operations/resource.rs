@@ -1,16 +1,15 @@
-//! What can be done to one resource: every path of it, with its operations.
+//! The operations on one resource: all of its paths.
 
-use super::{Body, Content, Media, OK, Operation, PathItem};
+use super::{
+    ACCEPTED, ANY, Body, CREATED, CREATED_OR_ACCEPTED, Content, LOG, OBJECTS, OK, Operation, PATCHES,
+    PathItem, STREAMS,
+};
 use crate::openapi::names::{self, GroupVersionKind, capitalised, gvk, version_root};
 use crate::openapi::parameters::{self, NAME, NAMESPACE, PRETTY, PROXY_PATH, Parameter};
 use crate::resources::{self, Resource, Subresource};
 use crate::schema::{self, StructRef};
 
-const CREATED: &[(&str, &str)] = &[("200", "OK"), ("201", "Created")];
-const CREATED_OR_ACCEPTED: &[(&str, &str)] = &[("200", "OK"), ("201", "Created"), ("202", "Accepted")];
-const ACCEPTED: &[(&str, &str)] = &[("200", "OK"), ("202", "Accepted")];
-
-/// Kinds whose deletion is answered with the object rather than with a status.
+/// Kinds whose deletion returns the object rather than a status.
 const ANSWERED_WITH_OBJECT: &[(&str, &[&str])] = &[
     (
         "",
@@ -28,7 +27,6 @@ const ANSWERED_WITH_OBJECT: &[(&str, &[&str])] = &[
         "resource.k8s.io",
         &[
             "DeviceClass",
-            "DeviceTaintRule",
             "ResourceClaim",
             "ResourceClaimTemplate",
             "ResourcePoolStatusRequest",
@@ -40,6 +38,9 @@ const ANSWERED_WITH_OBJECT: &[(&str, &[&str])] = &[
         &["CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass"],
     ),
 ];
+
+/// The end of the description of a watch of one object.
+const FILTERED: &str = ", filtered to a single item with the 'fieldSelector' parameter";
 
 /// Every path of a resource.
 pub(in crate::openapi) fn of_resource(resource: &Resource) -> Vec<PathItem> {
@@ -69,7 +70,7 @@ fn item(path: String, operations: Vec<Operation>) -> PathItem {
     PathItem { path, operations }
 }
 
-/// A resource with the words its paths and operations are made of.
+/// A resource with the words of its paths and operations.
 struct Names<'a> {
     resource: &'a Resource,
     root: String,
@@ -85,11 +86,11 @@ impl<'a> Names<'a> {
     fn new(resource: &'a Resource) -> Self {
         Names {
             resource,
-            root: version_root(resource.group, resource.version),
+            root: version_root(&resource.group, &resource.version),
             prefix: names::version_prefix(resource),
             scope: if resource.namespaced { "Namespaced" } else { "" },
-            tag: format!("{}_{}", names::group_tag(resource.group), resource.version),
-            kind: gvk(resource.group, resource.version, resource.kind),
+            tag: format!("{}_{}", names::group_tag(&resource.group), resource.version),
+            kind: gvk(&resource.group, &resource.version, &resource.kind),
         }
     }
 
@@ -120,7 +121,7 @@ impl<'a> Names<'a> {
         parameters
     }
 
-    /// An operation on this resource that only reads objects; callers change what differs.
+    /// An operation on this resource that only reads objects; callers change the differing parts.
     fn operation(&self, method: &'static str, action: &'static str, id: &str, content: Content) -> Operation {
         Operation {
             method,
@@ -131,7 +132,8 @@ impl<'a> Names<'a> {
             kind: Some(self.kind.clone()),
             parameters: Vec::new(),
             body: Body::None,
-            media: Media::Objects,
+            consumes: ANY,
+            produces: OBJECTS,
             content,
             codes: OK,
         }
@@ -139,7 +141,7 @@ impl<'a> Names<'a> {
 
     fn collection_operations(&self, object: &StructRef) -> Vec<Operation> {
         let Names { resource, prefix, scope, .. } = self;
-        let kind = resource.kind;
+        let kind = &resource.kind;
         let common = self.scope_parameters(false);
         let mut operations = Vec::new();
         if resource.has_verb("list") {
@@ -148,11 +150,11 @@ impl<'a> Names<'a> {
         if resource.has_verb("create") {
             let id = format!("create{prefix}{scope}{kind}");
             operations.push(Operation {
-                description: format!("create a {kind}"),
+                description: format!("create{}{kind}", names::article(kind)),
                 parameters: [&common, parameters::WRITE].concat(),
-                body: Body::Required(object.clone()),
+                body: Body::Required(object.clone().into()),
                 codes: CREATED_OR_ACCEPTED,
-                ..self.operation("post", "post", &id, Content::Object(object.clone()))
+                ..self.operation("post", "post", &id, Content::Object(object.clone().into()))
             });
         }
         if resource.has_verb("deletecollection") {
@@ -160,10 +162,10 @@ impl<'a> Names<'a> {
             let parts = (schema::lookup("meta/v1", "Status"), schema::lookup("meta/v1", "DeleteOptions"));
             if let (Some(status), Some(options)) = parts {
                 operations.push(Operation {
-                    description: format!("delete the selected objects of kind {kind}"),
+                    description: format!("delete collection of {kind}"),
                     parameters: [&common, parameters::DELETE, parameters::SELECT].concat(),
-                    body: Body::Optional(options),
-                    ..self.operation("delete", "deletecollection", &id, Content::Object(status))
+                    body: Body::Delete(options.into()),
+                    ..self.operation("delete", "deletecollection", &id, Content::Object(status.into()))
                 });
             }
         }
@@ -172,16 +174,16 @@ impl<'a> Names<'a> {
 
     fn list(&self, suffix: &str, common: &[Parameter]) -> Option<Operation> {
         let Names { resource, prefix, scope, .. } = self;
-        let kind = resource.kind;
-        let list = resources::schema_of(resource.group, resource.version, &format!("{kind}List"))?;
+        let kind = &resource.kind;
+        let list = resources::schema_of(&resource.group, &resource.version, &format!("{kind}List"))?;
         let scope = if suffix.is_empty() { scope } else { "" };
         let id = format!("list{prefix}{scope}{kind}{suffix}");
-        let watch = if resource.has_verb("watch") { ", or watch them" } else { "" };
+        let action = if resource.has_verb("watch") { "list or watch" } else { "list" };
         Some(Operation {
-            description: format!("list objects of kind {kind}{watch}"),
+            description: format!("{action} objects of kind {kind}"),
             parameters: [common, parameters::SELECT, parameters::LIST].concat(),
-            media: Media::Streams,
-            ..self.operation("get", "list", &id, Content::Object(list))
+            produces: STREAMS,
+            ..self.operation("get", "list", &id, Content::Object(list.into()))
         })
     }
 
@@ -207,7 +209,7 @@ impl<'a> Names<'a> {
         object: &StructRef,
     ) -> Option<Operation> {
         let Names { resource, prefix, scope, .. } = self;
-        let kind = resource.kind;
+        let kind = &resource.kind;
         let what = if subresource.is_empty() {
             format!("the specified {kind}")
         } else {
@@ -215,7 +217,7 @@ impl<'a> Names<'a> {
         };
         let id = |word: &str| format!("{word}{prefix}{scope}{kind}{}", capitalised(subresource));
         let with = |more: &[Parameter]| [&self.object_parameters(), more].concat();
-        let content = Content::Object(object.clone());
+        let content = Content::Object(object.clone().into());
         let mut operation = match verb {
             "get" => Operation {
                 description: format!("read {what}"),
@@ -225,21 +227,22 @@ impl<'a> Names<'a> {
             "update" => Operation {
                 description: format!("replace {what}"),
                 parameters: with(parameters::WRITE),
-                body: Body::Required(object.clone()),
+                body: Body::Required(object.clone().into()),
                 codes: CREATED,
                 ..self.operation("put", "put", &id("replace"), content)
             },
             "patch" => Operation {
                 description: format!("partially update {what}"),
                 parameters: with(parameters::PATCH),
-                body: Body::Patch(schema::lookup("meta/v1", "Patch")?),
+                body: Body::Patch(schema::lookup("meta/v1", "Patch")?.into()),
+                consumes: PATCHES,
                 codes: CREATED,
                 ..self.operation("patch", "patch", &id("patch"), content)
             },
             "create" if !subresource.is_empty() => Operation {
-                description: format!("create {subresource} of a {kind}"),
+                description: format!("create {subresource} of{}{kind}", names::article(kind)),
                 parameters: with(parameters::WRITE),
-                body: Body::Required(object.clone()),
+                body: Body::Required(object.clone().into()),
                 codes: CREATED_OR_ACCEPTED,
                 ..self.operation("post", "post", &id("create"), content)
             },
@@ -251,35 +254,41 @@ impl<'a> Names<'a> {
 
     fn delete(&self, object: &StructRef) -> Option<Operation> {
         let Names { resource, prefix, scope, .. } = self;
-        let kind = resource.kind;
+        let kind = &resource.kind;
         let answered = ANSWERED_WITH_OBJECT.iter().find(|(group, _)| *group == resource.group);
         let content = match answered {
-            Some((_, kinds)) if kinds.contains(&kind) => object.clone(),
+            Some((_, kinds)) if kinds.contains(&kind.as_str()) => object.clone(),
+            // Upstream changed this one with its v1.
+            _ if kind == "DeviceTaintRule" && resource.version != "v1" => object.clone(),
             _ => schema::lookup("meta/v1", "Status")?,
         };
         let id = format!("delete{prefix}{scope}{kind}");
         Some(Operation {
-            description: format!("delete a {kind}"),
+            description: format!("delete{}{kind}", names::article(kind)),
             parameters: [&self.object_parameters(), parameters::DELETE].concat(),
-            body: Body::Optional(schema::lookup("meta/v1", "DeleteOptions")?),
+            body: Body::Delete(schema::lookup("meta/v1", "DeleteOptions")?.into()),
             codes: ACCEPTED,
-            ..self.operation("delete", "delete", &id, Content::Object(content))
+            ..self.operation("delete", "delete", &id, Content::Object(content.into()))
         })
     }
 
-    /// The paths that watched before lists could.
+    /// The watch paths from before lists could watch.
     fn watches(&self) -> Vec<PathItem> {
         let Names { resource, prefix, scope, .. } = self;
-        let kind = resource.kind;
+        let kind = &resource.kind;
         let Some(event) = schema::lookup("meta/v1", "WatchEvent") else { return Vec::new() };
         let watch = |path: String, action, id: String, common: Vec<Parameter>| {
+            let (what, instead) = match action {
+                "watch" => ("changes to an object of kind", FILTERED),
+                _ => ("individual changes to a list of", ""),
+            };
             let operation = Operation {
                 description: format!(
-                    "watch objects of kind {kind}. Deprecated: list them with watch=true instead."
+                    "watch {what} {kind}. deprecated: use the 'watch' parameter with a list operation instead{instead}."
                 ),
                 parameters: [&common, parameters::SELECT, parameters::LIST].concat(),
-                media: Media::Streams,
-                ..self.operation("get", action, &id, Content::Object(event.clone()))
+                produces: STREAMS,
+                ..self.operation("get", action, &id, Content::Object(event.clone().into()))
             };
             item(path, vec![operation])
         };
@@ -306,32 +315,31 @@ impl<'a> Names<'a> {
 
     fn subresource(&self, subresource: &Subresource) -> Vec<PathItem> {
         let (group, version) =
-            subresource.group_version.unwrap_or((self.resource.group, self.resource.version));
-        let kind = gvk(group, version, subresource.kind);
+            subresource.group_version.unwrap_or((&self.resource.group, &self.resource.version));
+        let kind = gvk(group, version, &subresource.kind);
         let path = format!("{}/{}", self.object(""), subresource.name);
         if subresource.kind.ends_with("Options") {
             return self.connect(path, subresource, &kind);
         }
-        let Some(object) = resources::schema_of(group, version, subresource.kind) else { return Vec::new() };
+        let Some(object) = resources::schema_of(group, version, &subresource.kind) else { return Vec::new() };
         let mut operations: Vec<Operation> = subresource
             .verbs
             .iter()
-            .filter_map(|verb| self.on_object(verb, subresource.name, &kind, &object))
+            .filter_map(|verb| self.on_object(verb, &subresource.name, &kind, &object))
             .collect();
         if subresource.name == "log" {
             for operation in &mut operations {
-                operation.parameters =
-                    [self.object_parameters(), parameters::of_subresource(subresource.name)].concat();
+                operation.parameters = [&self.object_parameters(), parameters::LOG].concat();
                 operation.content = Content::Text;
-                operation.media = Media::Log;
+                operation.produces = LOG;
             }
         }
         vec![item(path, operations)]
     }
 
-    /// Requests that are handed on as they are.
+    /// Requests that are forwarded unchanged.
     fn connect(&self, path: String, subresource: &Subresource, kind: &GroupVersionKind) -> Vec<PathItem> {
-        let methods: &[&str] = match subresource.name {
+        let methods: &[&str] = match subresource.name.as_str() {
             "proxy" => &["delete", "get", "head", "options", "patch", "post", "put"],
             _ => &["get", "post"],
         };
@@ -355,15 +363,15 @@ impl<'a> Names<'a> {
         more: &[Parameter],
     ) -> Operation {
         let Names { resource, prefix, scope, .. } = self;
-        let (of, name) = (resource.kind, subresource.name);
+        let (of, name) = (&resource.kind, &subresource.name);
         let id = format!("connect{prefix}{}{scope}{of}{}{suffix}", capitalised(method), capitalised(name));
         let mut parameters = self.object_parameters();
         parameters.retain(|parameter| *parameter != PRETTY);
         Operation {
             description: format!("connect {} requests to {name} of {of}", method.to_uppercase()),
             kind: Some(kind.clone()),
-            parameters: [&parameters, &parameters::of_subresource(name)[..], more].concat(),
-            media: Media::Any,
+            parameters: [&parameters, parameters::of_options(&subresource.kind), more].concat(),
+            produces: ANY,
             ..self.operation(method, "connect", &id, Content::Text)
         }
     }

@@ -2,20 +2,20 @@
 
 use crate::value::{Str, Value};
 
-/// A container and the key in it; whether there is something under the key is not said.
+/// A container and a key in it, which may be absent.
 pub(super) struct Place<'v> {
     pub(super) parent: &'v mut Value,
     pub(super) key: Str,
 }
 
-/// Follows a pointer up to its last step. What comes before the first slash is not looked at.
+/// Follows a pointer up to its last step. The text before the first slash is ignored.
 pub(super) fn find<'v>(target: &'v mut Value, pointer: &str) -> Option<Place<'v>> {
     let (_, steps) = pointer.split_once('/')?;
     let (parents, key) = steps.rsplit_once('/').map_or((None, steps), |(parents, key)| (Some(parents), key));
     let mut parent = target;
     for step in parents.into_iter().flat_map(|parents| parents.split('/')) {
         parent = get(parent, &unescape(step)).ok()??;
-        thaw(parent);
+        parse_raw(parent);
         if !matches!(parent, Value::Object(_) | Value::Array(_)) {
             return None;
         }
@@ -27,8 +27,8 @@ fn unescape(step: &str) -> Str {
     if step.contains('~') { Str::from(step.replace("~1", "/").replace("~0", "~")) } else { Str::new(step) }
 }
 
-/// Text that was kept as it is becomes a tree once somebody looks into it.
-pub(super) fn thaw(value: &mut Value) {
+/// Parses raw text into a tree when a patch refers to its content.
+pub(super) fn parse_raw(value: &mut Value) {
     if let Value::Raw(text) = value
         && let Ok(tree) = crate::json::parse(text.as_bytes())
     {
@@ -36,7 +36,7 @@ pub(super) fn thaw(value: &mut Value) {
     }
 }
 
-/// What is under a key. A missing member of an object is no error, a missing item of an array is.
+/// The value of a key. A missing member of an object is no error, a missing item of an array is.
 pub(super) fn get<'v>(parent: &'v mut Value, key: &str) -> Result<Option<&'v mut Value>, String> {
     match parent {
         Value::Array(items) => {
@@ -63,7 +63,7 @@ pub(super) fn put(parent: &mut Value, key: &str, value: Value) -> Result<(), Str
     Ok(())
 }
 
-/// Removes a member or an item, which must be there.
+/// Removes a member or an item, which must exist.
 pub(super) fn take(parent: &mut Value, key: &str) -> Result<Value, String> {
     match parent {
         Value::Array(items) => {
@@ -96,13 +96,13 @@ fn number(key: &str) -> Result<i64, String> {
     })
 }
 
-/// Equality of what the values say, whether they are trees or text.
+/// Equality of content, whether the values are trees or text.
 pub(super) fn is_equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Raw(_), _) | (_, Value::Raw(_)) => {
             let (mut a, mut b) = (a.clone(), b.clone());
-            thaw(&mut a);
-            thaw(&mut b);
+            parse_raw(&mut a);
+            parse_raw(&mut b);
             a == b
         }
         (Value::Object(a), Value::Object(b)) => {

@@ -145,7 +145,7 @@ fn tests_compare() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_input_is_refused() {
     check("{}", r#"[{"op":"frob","path":"/a"}]"#, "Unexpected kind: frob");
     check("{}", r#"[{"path":"/a"}]"#, "Unexpected kind: unknown");
     check("{}", "{}", "json: cannot unmarshal object into Go value of type jsonpatch.Patch");

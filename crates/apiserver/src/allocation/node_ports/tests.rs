@@ -1,9 +1,9 @@
 use corten_api::value;
 
-use super::super::ports::{PortRange, Ports};
+use super::super::port_record::{PortRange, Ports};
 use super::*;
 
-/// A service of a type with ports `port[/protocol][:nodePort]`, named after their place.
+/// A service of a type with ports `port[/protocol][:nodePort]`, named after their index.
 fn service(kind: &str, ports: &str) -> Value {
     let mut service = value!({"metadata": {"name": "s"}});
     service.set(&["spec", "type"], kind);
@@ -81,7 +81,7 @@ fn refusals() {
         refused("80:80"),
         "Service \"s\" is invalid: spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. The range of valid ports is 30000-32767"
     );
-    // One port for two service ports is taken twice.
+    // The same node port for two service ports is a conflict.
     assert!(
         refused("80:30200 81/UDP:30200").contains("spec.ports[1].nodePort: Invalid value: 30200: provided")
     );
@@ -104,7 +104,7 @@ fn health_check_ports() {
         "Internal error occurred: failed to allocate requested HealthCheck NodePort 30100: provided port is already allocated"
     );
 
-    // Without the policy the port goes back, and with it again there is a new one.
+    // Without the policy the port is released, and with it again a new one is allocated.
     let mut wider = found.clone();
     wider.set(&["spec", "externalTrafficPolicy"], "Cluster");
     let mut changing = operation(&[30086, 30087], false);
@@ -112,7 +112,7 @@ fn health_check_ports() {
     assert_eq!(taken_after(changing, &[30086, 30087]), Some(vec![30086]));
     let mut again = found.clone();
     again.remove(&["spec", "healthCheckNodePort"]);
-    keep(&mut again, &found);
+    keep_omitted(&mut again, &found);
     assert_eq!(health_check_port(&again), 30087);
 }
 
@@ -144,23 +144,23 @@ fn updates() {
 }
 
 #[test]
-fn what_is_left_out_is_kept() {
+fn node_ports_that_an_update_leaves_out_are_kept() {
     for (old, new, expected) in [
         ("80:30100 81:30101", "80 81", &[30100, 30101][..]),
         ("80:30100 81:30101", "80:30101 81", &[30101, 0]),
         ("80:30100", "80 81", &[30100, 0]),
     ] {
         let mut found = service("NodePort", new);
-        keep(&mut found, &service("NodePort", old));
+        keep_omitted(&mut found, &service("NodePort", old));
         assert_eq!(node_ports(&found), expected, "{old} → {new}");
     }
     let mut internal = service("ClusterIP", "80");
-    keep(&mut internal, &service("NodePort", "80:30100"));
+    keep_omitted(&mut internal, &service("NodePort", "80:30100"));
     assert_eq!(node_ports(&internal), [0]);
 }
 
 #[test]
-fn a_dry_run_takes_nothing() {
+fn a_dry_run_allocates_nothing() {
     let mut found = service("NodePort", "80 81:30100");
     let mut dry = operation(&[], true);
     take(&mut found, "s", &mut dry).unwrap();

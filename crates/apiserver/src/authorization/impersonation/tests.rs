@@ -3,7 +3,7 @@ use super::*;
 use corten_store::{Expect, Op, Options, Store};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// What each user may do: a cluster role and a binding of its name.
+/// The rules of each user: a cluster role and a binding of the user's name.
 const RULES: [(&str, &str); 5] = [
     (
         "helpdesk",
@@ -63,7 +63,7 @@ fn requestor(name: &str) -> User {
     user
 }
 
-/// What somebody becomes who lists pods with these headers, or why not.
+/// The impersonated user of a pod list with these headers, or the error.
 fn outcome(authorizer: &Authorizer, who: &str, text: &str) -> String {
     let user = requestor(who);
     let asked = Attributes { namespace: "ns", ..Attributes::resource(&user, "list", "", "pods") };
@@ -144,7 +144,7 @@ async fn constrained_impersonation_is_for_one_purpose() {
 }
 
 #[test]
-fn whoever_acts_as_somebody_says_as_whom() {
+fn impersonation_headers_require_a_user() {
     let refused = wanted(&headers("group=g, extra-a=b, extra-a=c")).unwrap_err();
     assert_eq!(
         refused.message,
@@ -161,11 +161,11 @@ fn whoever_acts_as_somebody_says_as_whom() {
 }
 
 #[test]
-fn nobody_says_where_a_connection_came_from() {
+fn the_remote_address_cannot_be_impersonated() {
     for key in ["corten.dev/remote-address", "corten.dev%2fremote-address", "corten.dev%2Fremote%2daddress"] {
         let mut headers = headers("user=system:node:n1, group=system:nodes");
         let name = format!("impersonate-extra-{key}").to_ascii_lowercase();
-        // A slash cannot stand in a header's name.
+        // A header's name cannot contain a slash.
         let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else { continue };
         headers.append(name, HeaderValue::from_static("192.0.2.1"));
         assert!(wanted(&headers).is_err_and(|refused| refused.code == 400), "{key}");

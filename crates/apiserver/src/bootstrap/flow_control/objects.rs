@@ -1,16 +1,16 @@
-//! The priority levels and flow schemas every cluster starts with.
+//! The bootstrap priority levels and flow schemas.
 
 use corten_api::{Value, meta, value};
 
 use super::{AUTO_UPDATE, EXEMPT, Kind, LEVELS, SCHEMAS};
 
-/// An object that has to be, or is only suggested to be, as it is here.
+/// A mandatory or suggested object.
 pub(super) struct Wanted {
     pub(super) mandatory: bool,
     pub(super) object: Value,
 }
 
-/// A level with queues: name, shares, percentage it lends, queues, size of a hand.
+/// A level with queues: name, shares, lendable percentage, queues, hand size.
 const QUEUED: [(&str, i64, i64, i64, i64); 6] = [
     ("system", 30, 33, 64, 6),
     ("node-high", 40, 25, 64, 6),
@@ -25,7 +25,7 @@ const CATCH_ALL: &str = "catch-all";
 const ALL: &[&str] = &["*"];
 const BY_USER: Option<&str> = Some("ByUser");
 const BY_NAMESPACE: Option<&str> = Some("ByNamespace");
-const EVERYBODY: &[Subject] =
+const ALL_USERS: &[Subject] =
     &[Subject::Group("system:unauthenticated"), Subject::Group("system:authenticated")];
 const SYSTEM_ACCOUNTS: Subject = Subject::ServiceAccounts("kube-system");
 const NODES: &[Subject] = &[Subject::Group("system:nodes")];
@@ -34,11 +34,11 @@ const NODES: &[Subject] = &[Subject::Group("system:nodes")];
 enum Subject {
     Group(&'static str),
     User(&'static str),
-    /// All of a namespace.
+    /// All service accounts of a namespace.
     ServiceAccounts(&'static str),
 }
 
-/// Requests for resources: verbs, API group, resources, whether of cluster scope, too.
+/// Resource requests: verbs, API group, resources, and true to include cluster scope.
 type Resources = (&'static [&'static str], &'static str, &'static [&'static str], bool);
 
 struct Schema {
@@ -67,13 +67,13 @@ const fn whole(
 
 const FLOW_SCHEMAS: [Schema; 11] = [
     whole(EXEMPT, EXEMPT, 1, None, &[Subject::Group("system:masters")]),
-    whole(CATCH_ALL, CATCH_ALL, 10_000, BY_USER, EVERYBODY),
+    whole(CATCH_ALL, CATCH_ALL, 10_000, BY_USER, ALL_USERS),
     Schema {
         name: "probes",
         level: EXEMPT,
         precedence: 2,
         distinguisher: None,
-        subjects: EVERYBODY,
+        subjects: ALL_USERS,
         resources: &[],
         others: Some((&["get"], &["/healthz", "/readyz", "/livez"])),
     },
@@ -113,7 +113,7 @@ const FLOW_SCHEMAS: [Schema; 11] = [
     whole("kube-scheduler", "workload-high", 800, BY_NAMESPACE, &[Subject::User("system:kube-scheduler")]),
     whole("kube-system-service-accounts", "workload-high", 900, BY_NAMESPACE, &[SYSTEM_ACCOUNTS]),
     whole("service-accounts", "workload-low", 9000, BY_USER, &[Subject::Group("system:serviceaccounts")]),
-    whole("global-default", "global-default", 9900, BY_USER, EVERYBODY),
+    whole("global-default", "global-default", 9900, BY_USER, ALL_USERS),
 ];
 
 fn wanted(kind: &Kind, name: &str, spec: Value) -> Wanted {

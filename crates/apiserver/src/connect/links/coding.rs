@@ -1,4 +1,4 @@
-//! The codings that pages come in, undone and done again piece by piece.
+//! The content codings of pages, decoded and encoded piece by piece.
 
 use std::io::{self, Write};
 use std::mem;
@@ -13,7 +13,7 @@ pub(super) enum Coding {
 }
 
 impl Coding {
-    /// The coding of this name, if it is known.
+    /// The coding with this name, if it is supported.
     pub(super) fn of(name: Option<&str>) -> Option<Coding> {
         let level = Compression::fast();
         match name.unwrap_or_default() {
@@ -27,7 +27,7 @@ impl Coding {
         }
     }
 
-    /// What a piece says, or what is left at the end.
+    /// The text of a piece, or with `None` the rest at the end.
     pub(super) fn decode(&mut self, piece: Option<&[u8]>) -> io::Result<Vec<u8>> {
         match self {
             Coding::Plain => Ok(piece.unwrap_or_default().to_vec()),
@@ -44,7 +44,7 @@ impl Coding {
         }
     }
 
-    /// Text as it is sent; all of it, so that nobody waits for what is there.
+    /// Encodes text and flushes it, so that the client gets it without delay.
     pub(super) fn encode(&mut self, text: &[u8], last: bool) -> io::Result<Vec<u8>> {
         if text.is_empty() && !last {
             return Ok(Vec::new());

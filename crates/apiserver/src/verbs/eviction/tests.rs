@@ -105,12 +105,12 @@ fn pods_that_are_not_ready() {
         (&always, &unready, true),
         (&always, &ready, false),
     ] {
-        assert_eq!(goes_for_free(budget, pod), free, "{budget:?} {pod:?}");
+        assert_eq!(needs_no_disruption(budget, pod), free, "{budget:?} {pod:?}");
     }
 }
 
 #[test]
-fn pods_no_budget_guards() {
+fn pods_that_no_budget_protects() {
     for (status, unguarded, pinned) in [
         (value!({"phase": "Running"}), false, true),
         (value!({"phase": "Pending"}), true, true),
@@ -119,8 +119,8 @@ fn pods_no_budget_guards() {
     ] {
         let mut pod = Value::object();
         pod.set(&["status"], status);
-        assert_eq!((is_unguarded(&pod), may_become_ready(&pod)), (unguarded, pinned), "{pod:?}");
+        assert_eq!((is_unprotected(&pod), may_become_ready(&pod)), (unguarded, pinned), "{pod:?}");
         pod.set(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
-        assert_eq!((is_unguarded(&pod), may_become_ready(&pod)), (true, false), "{pod:?}");
+        assert_eq!((is_unprotected(&pod), may_become_ready(&pod)), (true, false), "{pod:?}");
     }
 }

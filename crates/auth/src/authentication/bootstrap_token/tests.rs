@@ -27,7 +27,7 @@ fn user(secret: &Value) -> Option<User> {
 }
 
 #[test]
-fn only_the_exact_form_is_a_token() {
+fn only_the_exact_format_is_a_token() {
     assert!(BootstrapToken::parse(TOKEN).is_some());
     for other in [
         "abcdef.0123456789abcde",
@@ -45,7 +45,7 @@ fn only_the_exact_form_is_a_token() {
 }
 
 #[test]
-fn a_good_token_is_a_bootstrapper() {
+fn a_valid_token_is_a_bootstrapper() {
     let found = user(&secret(&[])).unwrap();
     assert_eq!(found.name, "system:bootstrap:abcdef");
     assert_eq!(found.groups, ["system:bootstrappers", "system:authenticated"]);
@@ -62,7 +62,7 @@ fn a_good_token_is_a_bootstrapper() {
 }
 
 #[test]
-fn everything_else_is_nobody() {
+fn invalid_tokens_have_no_user() {
     for change in [
         ("token-secret", Some("0123456789abcdeX")),
         ("token-secret", None),
@@ -90,7 +90,7 @@ fn everything_else_is_nobody() {
 }
 
 #[test]
-fn signatures_are_those_of_others() {
+fn signatures_equal_upstreams() {
     let content = "Hello from the other side. I must have called a thousand times.";
     let expected = "eyJhbGciOiJIUzI1NiIsImtpZCI6Impvc2h1YSJ9..VShe2taLd-YTrmWuRkcL_8QTNDHYxQIEBsAYYiIj1_8";
     assert_eq!(sign(content, "joshua", "my voice is my passcode"), expected);

@@ -17,8 +17,8 @@ fn refused(text: &str, sentence: &str) {
 fn anonymous_requests() {
     check("", None);
     check("jwt: []\n", None);
-    check("anonymous: {}\n", Some(Anonymous::Nobody));
-    check("anonymous:\n  enabled: true\n", Some(Anonymous::Everybody));
+    check("anonymous: {}\n", Some(Anonymous::Denied));
+    check("anonymous:\n  enabled: true\n", Some(Anonymous::Allowed));
     let paths = Anonymous::Paths(vec!["/livez".into(), "/readyz".into()]);
     check(
         "anonymous:\n  enabled: true\n  conditions:\n  - path: /livez\n  - path: /readyz\n",
@@ -26,11 +26,11 @@ fn anonymous_requests() {
     );
     assert!(paths.allows("/livez"));
     assert!(!paths.allows("/livez/") && !paths.allows("/api") && !paths.allows("/livez/../api"));
-    assert!(Anonymous::Everybody.allows("/api") && !Anonymous::Nobody.allows("/livez"));
+    assert!(Anonymous::Allowed.allows("/api") && !Anonymous::Denied.allows("/livez"));
 }
 
 #[test]
-fn what_is_not_understood_is_refused() {
+fn invalid_files_are_refused() {
     refused("kind: AuthenticationConfiguration\n", "must be apiserver.config.k8s.io/v1");
     refused(&format!("{HEAD}jwt:\n- issuer: {{}}\n"), "jwt:");
     refused(&format!("{HEAD}webhook: true\n"), "webhook:");
@@ -38,5 +38,5 @@ fn what_is_not_understood_is_refused() {
     refused(&format!("{HEAD}anonymous:\n  paths: []\n"), "anonymous.paths");
     refused(&format!("{HEAD}anonymous:\n  conditions:\n  - path: /livez\n"), "enabled should be set to true");
     refused(&format!("{HEAD}anonymous: 1\n"), "an object");
-    refused(&format!("{HEAD}{HEAD}"), "stands twice");
+    refused(&format!("{HEAD}{HEAD}"), "duplicate field");
 }

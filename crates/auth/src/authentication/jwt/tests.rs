@@ -32,10 +32,10 @@ fn keys(of: &[&SigningKey]) -> PublicKeys {
 }
 
 fn claims() -> Value {
-    value!({"iss": "https://issuer", "sub": "someone"})
+    value!({"iss": "https://issuer", "sub": "user-1"})
 }
 
-/// A token with a header of our own, signed by whatever.
+/// A token with a forged header and any signature.
 fn forged(header: &str, claims: &Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
     let claims = URL_SAFE_NO_PAD.encode(json::write_to_string(claims));
     let signed = format!("{}.{claims}", URL_SAFE_NO_PAD.encode(header));
@@ -80,7 +80,7 @@ fn one_of_several_keys_is_enough() {
 }
 
 #[test]
-fn what_a_token_says_of_its_algorithm_is_not_believed() {
+fn the_algorithm_in_a_token_is_not_trusted() {
     let key = p256();
     let known = keys(&[&key]);
     let id = key.public().id();
@@ -103,7 +103,7 @@ fn what_a_token_says_of_its_algorithm_is_not_believed() {
 }
 
 #[test]
-fn extensions_and_keys_that_come_with_a_token_are_refused() {
+fn extensions_and_keys_in_a_token_are_refused() {
     let key = p256();
     let known = keys(&[&key]);
     let sign = |message: &[u8]| key.sign(message).unwrap();
@@ -122,7 +122,7 @@ fn extensions_and_keys_that_come_with_a_token_are_refused() {
 }
 
 #[test]
-fn what_was_changed_does_not_verify() {
+fn changed_tokens_do_not_verify() {
     let (key, other) = (p256(), p256());
     let known = keys(&[&key]);
     let good = key.token(&claims()).unwrap();
@@ -154,7 +154,7 @@ fn only_the_compact_form_is_a_token() {
 }
 
 #[test]
-fn the_key_set_holds_what_verifies() {
+fn the_key_set_contains_the_public_keys() {
     let (ec, rsa) = (p256(), SigningKey::from_pem(&rsa()).unwrap());
     let set = discovery::key_set(&keys(&[&ec, &rsa]));
     let [first, second] = set.items_at(&["keys"]) else { panic!("two keys: {set:?}") };
@@ -177,7 +177,7 @@ fn the_key_set_holds_what_verifies() {
 }
 
 #[test]
-fn bad_keys_are_said_to_be_bad() {
+fn invalid_keys_are_refused() {
     use crate::authentication::KeyError;
     assert!(matches!(PublicKeys::from_pem(""), Err(KeyError::None)));
     assert!(matches!(SigningKey::from_pem(&pem("PUBLIC KEY", b"x")), Err(KeyError::None)));

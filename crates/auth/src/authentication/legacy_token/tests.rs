@@ -51,7 +51,7 @@ fn incomplete_claims_are_refused() {
 }
 
 #[test]
-fn a_token_is_good_while_its_secret_holds_it() {
+fn a_token_is_valid_while_its_secret_contains_it() {
     let accepted = check(Some(&secret()), Some(&account())).unwrap();
     assert_eq!(accepted.user.name, "system:serviceaccount:n:a");
     assert!(accepted.user.extra.is_empty() && !accepted.auto_generated);
@@ -91,7 +91,7 @@ fn tokens_marked_invalid_are_refused() {
 }
 
 #[test]
-fn use_is_noted_once_a_day() {
+fn use_is_recorded_once_a_day() {
     let now: Timestamp = "2024-02-28T23:00:00Z".parse().unwrap();
     let on = |day: &str| {
         let mut secret = secret();

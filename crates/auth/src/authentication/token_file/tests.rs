@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn records_are_users() {
     let text =
-        "t1,jane,7,\"devs,ops\"\n\nt2,joe,8\r\n\"t\"\"3\",\"a\nb\",9,x,y\n,nobody,0\nt4,eve,1,\nt2,john,10\n";
+        "t1,jane,7,\"devs,ops\"\n\nt2,joe,8\r\n\"t\"\"3\",\"a\nb\",9,x,y\n,empty,0\nt4,eve,1,\nt2,john,10\n";
     let file = TokenFile::parse(text).unwrap();
     let user =
         |token| file.user(token).map(|user| (user.name.clone(), user.uid.clone(), user.groups.join("|")));
@@ -18,7 +18,7 @@ fn records_are_users() {
 }
 
 #[test]
-fn broken_files_are_refused() {
+fn invalid_files_are_refused() {
     let error = |text| TokenFile::parse(text).unwrap_err();
     assert_eq!(error("a,b\n"), TokenFileError::Columns { found: 2 });
     assert_eq!(error("a,b,c\nt,u\"x,v\n"), TokenFileError::BareQuote { line: 2 });

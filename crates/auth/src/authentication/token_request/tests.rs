@@ -3,7 +3,7 @@ use corten_api::value;
 use super::*;
 
 #[test]
-fn lifetimes_have_bounds() {
+fn lifetimes_are_bounded() {
     let check = |seconds: i64| validate(&value!({"expirationSeconds": seconds})).summary();
     assert_eq!(check(600), "");
     assert_eq!(check(1 << 32), "");
@@ -18,8 +18,8 @@ fn lifetimes_have_bounds() {
 #[test]
 fn marked_tokens_of_pods_live_longer() {
     let rules = LifetimeRules { longest: 0, extend: true };
-    let plain = |seconds| Lifetime { told: seconds, actual: seconds, warn_after: None };
-    let extended = Lifetime { told: 3607, actual: 31_536_000, warn_after: Some(3607) };
+    let plain = |seconds| Lifetime { reported: seconds, actual: seconds, warn_after: None };
+    let extended = Lifetime { reported: 3607, actual: 31_536_000, warn_after: Some(3607) };
     assert_eq!(rules.lifetime(3607, true, true), extended);
     assert_eq!(rules.lifetime(3607, false, true), plain(3607));
     assert_eq!(rules.lifetime(3607, true, false), plain(3607));

@@ -163,7 +163,7 @@ fn pods_and_what_is_on_the_node() {
 }
 
 #[test]
-fn the_rest_by_shared_rules() {
+fn other_requests_are_decided_by_the_rules_of_all_nodes() {
     check("list - - services", "-");
     check("create events.k8s.io ns events", "-");
     check("create authentication.k8s.io - tokenreviews", "-");
@@ -173,7 +173,7 @@ fn the_rest_by_shared_rules() {
 }
 
 #[test]
-fn only_nodes_are_nodes() {
+fn users_that_are_not_nodes_are_ignored() {
     let user =
         |name: &str, group: &str| User { name: name.into(), groups: vec![group.into()], ..User::default() };
     let asked = "get - - nodes n1";

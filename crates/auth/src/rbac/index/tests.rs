@@ -99,7 +99,7 @@ fn decisions_name_the_binding_that_allows() {
 }
 
 #[test]
-fn missing_roles_are_told() {
+fn missing_roles_are_reported() {
     let mut rbac = rbac();
     let jane = user("jane", &[]);
     rbac.set_role("", "reader", None);
@@ -121,7 +121,7 @@ fn missing_roles_are_told() {
 }
 
 #[test]
-fn changes_show_at_once() {
+fn changes_take_effect_at_once() {
     let mut rbac = rbac();
     let jane = user("jane", &["staff"]);
     rbac.set_role("", "reader", Some(&role("list", "pods")));
@@ -144,8 +144,40 @@ fn changes_show_at_once() {
 }
 
 #[test]
-fn rules_of_a_binding_come_once() {
+fn rules_of_a_binding_are_not_repeated() {
     let rbac = rbac();
     assert_eq!(rbac.rules_for(&user("jane", &["staff"]), "").rules.len(), 1);
     assert_eq!(rbac.rules_for(&user("jane", &["staff"]), "ns").rules.len(), 2);
+}
+
+/// An attack: one group very many times in a binding to a role of very many rules, in a namespace that all users use.
+#[test]
+fn a_subject_counts_once_however_often_it_is_named() {
+    let mut rbac = Rbac::default();
+    let rules: Vec<Value> = (0..2_000)
+        .map(|i| value!({"verbs": ["get"], "apiGroups": [""], "resources": [(format!("r{i}"))]}))
+        .collect();
+    rbac.set_role("ns", "many", Some(&value!({"rules": (rules)})));
+    let subjects = vec![("Group", "", "system:authenticated"); 30_000];
+    rbac.set_binding("ns", "b", Some(&binding("Role", "many", &subjects)));
+    let jane = user("jane", &["system:authenticated"]);
+    assert_eq!(rbac.bindings(&jane, "ns").count(), 1);
+    assert_eq!(rbac.rules_for(&jane, "ns").rules.len(), 2_000);
+    rbac.set_binding("ns", "b", None);
+    assert_eq!(rbac.bindings(&jane, "ns").count(), 0);
+}
+
+#[test]
+fn the_first_of_many_subjects_is_the_reason() {
+    let mut rbac = rbac();
+    let names: Vec<String> = (0..1_000).map(|i| format!("u{i}")).collect();
+    let mut subjects: Vec<(&str, &str, &str)> =
+        names.iter().map(|name| ("User", "", name.as_str())).collect();
+    subjects.extend([("Group", "", "last"), ("User", "", "joe")]);
+    rbac.set_binding("ns", "m", Some(&binding("Role", "writer", &subjects)));
+    let joe = user("joe", &["last"]);
+    let decision =
+        rbac.authorize(&Attributes { namespace: "ns", ..Attributes::resource(&joe, "update", "", "pods") });
+    let Decision::Allow(why) = decision else { panic!("{decision:?}") };
+    assert!(why.ends_with("to Group \"last\""), "{why}");
 }

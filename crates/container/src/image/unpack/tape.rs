@@ -1,9 +1,9 @@
 //! Reads untrusted archives, front to back, in bounded memory.
 //!
-//! What a header announces is never believed before it is compared with a limit: long names and extended headers are
-//! refused when they are larger than any honest one, headers are counted, and a sparse file's map has a longest length. What
-//! headers mean is what Go's `archive/tar` reads from them, so that an image is the same here as with other runtimes:
-//! entries without content have none, whatever size they claim.
+//! Sizes that a header claims are compared with a limit before they are used: long names and extended headers have a
+//! maximum size, headers are counted, and a sparse file's map has a maximum length. Headers are interpreted as Go's
+//! `archive/tar` does, so that an image is the same here as with other runtimes: entries without content have none,
+//! whatever size they claim.
 
 use std::io::{self, Read};
 
@@ -12,24 +12,24 @@ use tar::{EntryType, GnuExtSparseHeader, GnuSparseHeader, Header};
 use super::malformed;
 
 const BLOCK: usize = 512;
-/// An extended header or a long name, as Go bounds it.
+/// Maximum size of an extended header or a long name, as in Go.
 const LONGEST_SPECIAL: u64 = 1 << 20;
-/// A path, as the kernel bounds it.
+/// Maximum length of a path, as in the kernel.
 const LONGEST_PATH: usize = 4096;
-/// How many parts of a sparse file may hold data.
+/// Maximum number of parts of a sparse file that hold data.
 const MOST_PARTS: usize = 16 << 10;
 
 /// An archive.
 pub(in crate::image) struct Archive<R> {
     from: R,
-    /// How much there is before the next header: what is left of the content, and then what fills its last block.
+    /// Bytes before the next header: the rest of the content, and the padding of its last block.
     content: u64,
     padding: u64,
     headers: u64,
     most_headers: u64,
 }
 
-/// What an archive says of a file, folder, link or device.
+/// An entry: a file, folder, link or device.
 #[derive(Debug)]
 pub(in crate::image) struct Entry {
     pub(in crate::image) kind: EntryType,
@@ -44,15 +44,15 @@ pub(in crate::image) struct Entry {
     pub(in crate::image) sparse: Option<Sparse>,
 }
 
-/// Where the content of a sparse file belongs; the rest of it are holes.
+/// The places of a sparse file's content; the rest are holes.
 #[derive(Debug)]
 pub(in crate::image) struct Sparse {
-    /// Places and lengths, in order.
+    /// Offsets and lengths, in order.
     pub(in crate::image) parts: Vec<(u64, u64)>,
     pub(in crate::image) size: u64,
 }
 
-/// What headers before an entry's own say about it.
+/// Headers before an entry's own that apply to it.
 #[derive(Default)]
 struct Before {
     long_path: Option<Vec<u8>>,
@@ -69,7 +69,7 @@ impl<R: Read> Archive<R> {
         Archive { from, content: 0, padding: 0, headers: 0, most_headers }
     }
 
-    /// The next entry, past whatever was not read of the last one.
+    /// The next entry; unread content of the last one is skipped.
     pub(in crate::image) fn next(&mut self) -> io::Result<Option<Entry>> {
         let mut before = Before::default();
         loop {
@@ -79,25 +79,25 @@ impl<R: Read> Archive<R> {
             match header.entry_type() {
                 EntryType::GNULongName => before.long_path = Some(text(self.special(size)?)),
                 EntryType::GNULongLink => before.long_link = Some(text(self.special(size)?)),
-                // As with Go, the last of several counts; together they could be of any size.
+                // As with Go, the last of several applies; together they could be of any size.
                 EntryType::XHeader => {
                     let Before { long_path, long_link, .. } = before;
                     before = Before { long_path, long_link, ..Before::default() };
                     before.extend(&self.special(size)?)?;
                 }
-                // Comments on everything that follows.
+                // Comments on all entries that follow.
                 EntryType::XGlobalHeader => self.expect(size)?,
                 _ => return self.entry(&header, before).map(Some),
             }
         }
     }
 
-    /// The content of the entry that came last.
+    /// The content of the last entry.
     pub(in crate::image) fn content(&mut self) -> impl Read {
         Content(self)
     }
 
-    /// What is behind the end of the archive.
+    /// The bytes after the end of the archive.
     pub(in crate::image) fn into_inner(self) -> R {
         self.from
     }
@@ -184,7 +184,7 @@ impl<R: Read> Archive<R> {
         Ok(true)
     }
 
-    /// What a header says about the next one, as a whole.
+    /// The content of a header that applies to the next one, as a whole.
     fn special(&mut self, size: u64) -> io::Result<Vec<u8>> {
         if size > LONGEST_SPECIAL {
             return Err(malformed("an extended header that is too large"));
@@ -213,7 +213,7 @@ impl<R: Read> Archive<R> {
         Ok(())
     }
 
-    /// The map of a sparse file, which may go on behind its header.
+    /// The map of a sparse file, which may continue after its header.
     fn sparse(&mut self, header: &Header, stored: u64) -> io::Result<Sparse> {
         let header = header.as_gnu().ok_or_else(|| malformed("a sparse file of another kind"))?;
         let mut sparse = Sparse { parts: Vec::new(), size: header.real_size()? };
@@ -251,7 +251,7 @@ impl Sparse {
 }
 
 impl Before {
-    /// Takes in an extended header: lines of a length, a key and a value.
+    /// Applies an extended header: lines of a length, a key and a value.
     fn extend(&mut self, mut records: &[u8]) -> io::Result<()> {
         let bad = || malformed("an extended header that makes no sense");
         while !records.is_empty() {
@@ -274,7 +274,7 @@ impl Before {
             "size" => self.size = Some(number(value)?),
             "uid" => self.owner.0 = Some(number(value)?),
             "gid" => self.owner.1 = Some(number(value)?),
-            // Sparse files of another kind, whose content would be taken for what it is not.
+            // Sparse files of another format, whose content would be misread.
             key if key.starts_with("GNU.sparse.") => return None,
             key => {
                 if let Some(name) = key.strip_prefix("SCHILY.xattr.") {
@@ -286,7 +286,7 @@ impl Before {
     }
 }
 
-/// Reads no further than an entry goes.
+/// Reads to the end of an entry's content.
 struct Content<'a, R>(&'a mut Archive<R>);
 
 impl<R: Read> Read for Content<'_, R> {
@@ -305,7 +305,7 @@ impl<R: Read> Read for Content<'_, R> {
     }
 }
 
-/// A number that is left out is zero.
+/// An empty number is zero.
 fn field<T: Default>(written: &[u8], number: io::Result<T>) -> io::Result<T> {
     if written.iter().all(|byte| matches!(byte, 0 | b' ')) { Ok(T::default()) } else { number }
 }
@@ -316,7 +316,7 @@ fn kind_of(header: &Header, path: &[u8]) -> EntryType {
     if is_old && path.ends_with(b"/") { EntryType::Directory } else { header.entry_type() }
 }
 
-/// A name ends where it says so.
+/// The bytes before the first NUL.
 fn text(mut bytes: Vec<u8>) -> Vec<u8> {
     if let Some(end) = bytes.iter().position(|byte| *byte == 0) {
         bytes.truncate(end);

@@ -1,4 +1,4 @@
-//! A layer's folder on the way to being filled, and the layers below it.
+//! The folder of a layer that is being unpacked, and the layers below it.
 //!
 //! Paths are resolved in the merged view, as a container would see it, but every step is taken without following
 //! a link: a link is read and its target resolved here.
@@ -8,13 +8,13 @@ use super::*;
 pub(super) struct Tree {
     root: OwnedFd,
     below: Vec<OwnedFd>,
-    /// The folder that was asked for last; archives come folder by folder.
+    /// The folder that was used last; archives are ordered by folder.
     last: Option<(PathBuf, OwnedFd)>,
-    /// What may still be written.
+    /// The bytes that may still be written.
     budget: Arc<Budget>,
 }
 
-/// What is at a place, in the topmost layer that has something there.
+/// An entry in the topmost layer that has one at a place.
 enum Found {
     Nothing,
     Folder { here: bool, owner: (u32, u32), mode: Mode },
@@ -22,7 +22,7 @@ enum Found {
     Other,
 }
 
-/// Folders that the archive implies and does not describe.
+/// The mode of folders that the archive implies and does not describe.
 const FOLDER: Mode = Mode::from_bits_retain(0o755);
 const WHITEOUT: Dev = 0;
 const LONGEST_CHASE: usize = 40;
@@ -40,7 +40,7 @@ impl Tree {
         &self.root
     }
 
-    /// A folder of this layer, made if it is missing.
+    /// A folder of this layer, created if it is missing.
     pub(super) fn folder(&mut self, path: &Path) -> io::Result<OwnedFd> {
         if let Some((last, folder)) = &self.last
             && last == path
@@ -53,7 +53,7 @@ impl Tree {
         Ok(folder)
     }
 
-    /// Where a folder really is, with every folder on the way made in this layer.
+    /// The resolved path of a folder; every folder on the way is created in this layer.
     fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         let mut real = PathBuf::new();
         let mut ahead: Vec<OsString> = path.iter().rev().map(OsStr::to_owned).collect();
@@ -64,7 +64,7 @@ impl Tree {
                 continue;
             }
             let next = real.join(&part);
-            match self.look(&next)? {
+            match self.inspect(&next)? {
                 Found::Link(target) => {
                     links += 1;
                     if links > LONGEST_CHASE {
@@ -89,7 +89,7 @@ impl Tree {
                 Found::Nothing | Found::Other => {
                     self.clear(&open_beneath(&self.root, &real, OFlags::RDONLY)?, &part)?;
                     rustix::fs::mkdirat(&self.root, &next, FOLDER)?;
-                    // Whatever the umask is.
+                    // Independent of the umask.
                     rustix::fs::chmodat(&self.root, &next, FOLDER, AtFlags::empty())?;
                 }
             }
@@ -99,7 +99,7 @@ impl Tree {
         Ok(real)
     }
 
-    fn look(&self, path: &Path) -> io::Result<Found> {
+    fn inspect(&self, path: &Path) -> io::Result<Found> {
         for (depth, layer) in std::iter::once(&self.root).chain(&self.below).enumerate() {
             let Ok(file) = open_beneath(layer, path, OFlags::PATH | OFlags::NOFOLLOW) else { continue };
             let stat = rustix::fs::fstat(&file)?;
@@ -120,7 +120,7 @@ impl Tree {
         Ok(Found::Nothing)
     }
 
-    /// Hides what the layers below have under this name.
+    /// Hides the entry of this name in the layers below.
     pub(super) fn hide(&mut self, folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
         self.clear(folder, name)?;
         self.last = None;
@@ -137,14 +137,14 @@ impl Tree {
         self.clear(parent, name)?;
         rustix::fs::mkdirat(parent, name, FOLDER)?;
         if kind == Some(FileType::CharacterDevice) {
-            // It replaces what was hidden, and must not show it again.
+            // It replaces a hidden entry, which must not appear again.
             let folder = open_beneath(parent, Path::new(name), OFlags::RDONLY | OFlags::DIRECTORY)?;
             rustix::fs::fsetxattr(&folder, OPAQUE, b"y", XattrFlags::empty())?;
         }
         Ok(())
     }
 
-    /// Makes room for something new.
+    /// Removes an entry, so that a new one can be created.
     pub(super) fn clear(&self, folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
         match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
             Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
@@ -153,7 +153,7 @@ impl Tree {
         }
     }
 
-    /// Another name for a file of this layer, or a copy of one below.
+    /// Creates another name for a file of this layer, or a copy of one below.
     pub(super) fn link(
         &mut self,
         from: &Path,
@@ -169,8 +169,8 @@ impl Tree {
         }
     }
 
-    /// Only the content of a regular file is read. What else is below is made anew: an image may say that a device is at a
-    /// place, and opening it would be opening the node's.
+    /// Only the content of regular files is read. Other entries are created anew: an image may contain a device node,
+    /// and opening it would open the device of the node.
     fn copy_up(&self, from: &Path, folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
         let found = self
             .below
@@ -201,7 +201,7 @@ impl Tree {
         set_time(folder, name, u64::try_from(stat.st_mtime).unwrap_or_default())
     }
 
-    /// Sets a folder's time, if it is still there.
+    /// Sets a folder's time, if it still exists.
     pub(super) fn set_folder_time(&self, path: &Path, seconds: u64) -> io::Result<()> {
         let Some(name) = path.file_name() else { return Ok(()) };
         let real = self.resolve(path.parent().unwrap_or(Path::new("")))?;
@@ -218,10 +218,10 @@ pub(super) fn new_file(folder: &OwnedFd, name: &OsStr) -> io::Result<File> {
     Ok(File::from(rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(0o600))?))
 }
 
-/// Opens what is below a folder, without following any link on the way.
+/// Opens an entry below a folder, without following any link on the way.
 fn open_beneath(folder: &OwnedFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    // The last part may still be a link, for those who only want to look at it.
+    // The last component may still be a link, for callers that only inspect it.
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     Ok(rustix::fs::openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)?)
 }

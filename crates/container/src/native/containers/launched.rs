@@ -1,4 +1,4 @@
-//! Has another OCI runtime start a container, and forget it in the end.
+//! Containers of other OCI runtimes: the request that starts one, and its deletion.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use super::super::{ContainerRecord, Native, Phase};
 use crate::{Error, Result};
 
 impl Native {
-    /// The program that runs a sandbox' containers, if it is not this one.
+    /// The program that runs a sandbox's containers, if it is not the native runtime.
     pub(super) fn handler_of(&self, sandbox_id: &str) -> Option<PathBuf> {
         let state = self.0.state.lock();
         self.0.options.handlers.get(&state.sandboxes.get(sandbox_id)?.record.handler).cloned()
     }
 
-    /// What a supervisor is asked so that a program starts a container. The bundle is the container's folder.
+    /// The request to a supervisor to start a container with a program. The bundle is the container's folder.
     pub(super) fn launch(
         &self,
         record: &ContainerRecord,
@@ -43,9 +43,9 @@ impl Native {
                 shared_memory: &memory,
             },
         );
-        let failed = |error| Error::internal("writing the container's bundle", error);
+        let failed = |error| Error::internal("cannot write the container's bundle", error);
         files::directory(Path::new(&memory), 0o755).map_err(failed)?;
-        // The environment is in it.
+        // It contains the environment.
         files::write_private(&folder.join("config.json"), spec.to_string()).map_err(failed)?;
         let place = |name: &str| folder.join(name).display().to_string();
         let pid_file = place("pid");
@@ -58,16 +58,17 @@ impl Native {
         Ok(Request::Launch(Box::new(Launch { program: words, pid_file, shared_memory, container: plan })))
     }
 
-    /// A process in the process namespace that a container is to share.
+    /// A process in the process namespace that a container shares.
     fn shared_processes(&self, processes: &Processes, supervisor: u32) -> Result<Option<u32>> {
         match processes {
             Processes::Own | Processes::Node => Ok(None),
             Processes::Pod => {
-                // The first that a supervisor starts is the one who keeps them.
+                // The first child of a supervisor is the init process of the pod.
                 let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children"));
                 let children = children.unwrap_or_default();
                 let keeper = children.split_whitespace().next().and_then(|pid| pid.parse().ok());
-                let lacks = || Error::FailedPrecondition("the pod shares no processes".to_owned());
+                let lacks =
+                    || Error::FailedPrecondition("the pod does not share its process namespace".to_owned());
                 keeper.ok_or_else(lacks).map(Some)
             }
             Processes::Target(id) => {
@@ -80,18 +81,18 @@ impl Native {
         }
     }
 
-    /// What the runtime said of why it did not start a container.
+    /// The runtime's own reason for not starting a container.
     pub(super) fn launch_failure(&self, launch: &Launch, error: Error) -> Error {
         let log = self.container_folder(&launch.container.id).join("oci.log");
-        match last_words(&fs::read_to_string(log).unwrap_or_default()) {
+        match last_message(&fs::read_to_string(log).unwrap_or_default()) {
             Some(message) => Error::Internal(format!("OCI runtime create failed: {message}")),
             None => error,
         }
     }
 }
 
-/// What a runtime's log says last: `runc` writes fields, `crun` nothing but the message.
-fn last_words(log: &str) -> Option<String> {
+/// The last message of a runtime's log: `runc` writes fields, `crun` only the message.
+fn last_message(log: &str) -> Option<String> {
     let field = |line: &str| {
         let (_, message) = line.split_once("msg=")?;
         Some(message.trim_matches('"').replace("\\\"", "\""))
@@ -100,14 +101,14 @@ fn last_words(log: &str) -> Option<String> {
     log.lines().rev().find_map(field).or_else(plain)
 }
 
-/// Has the runtime forget a container. What it knows of it goes with the container's folder in any case.
+/// Has the runtime delete a container. The runtime's state is in the container's folder, which is removed in any case.
 pub(super) fn delete(program: &Path, folder: &Path) {
     let Some(id) = folder.file_name() else { return };
     let mut command = Command::new(program);
     command.arg("--root").arg(folder.join("oci")).args(["delete", "--force"]).arg(id);
     let ended = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if let Err(error) = ended {
-        tracing::warn!(program = %program.display(), %error, "the runtime could not be asked to forget a container");
+        tracing::warn!(program = %program.display(), err = %error, "cannot run OCI runtime to delete container");
     }
 }
 
@@ -116,12 +117,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_runtimes_say_last() {
+    fn the_last_message_of_a_log_is_found() {
         let runc =
             "time=\"t\" level=warning msg=\"slow\"\ntime=\"t\" level=error msg=\"exec: \\\"x\\\" failed\"\n";
-        assert_eq!(last_words(runc).as_deref(), Some("exec: \"x\" failed"));
+        assert_eq!(last_message(runc).as_deref(), Some("exec: \"x\" failed"));
         let crun = "something first\nexecutable file `x` not found\n\n";
-        assert_eq!(last_words(crun).as_deref(), Some("executable file `x` not found"));
-        assert_eq!(last_words(""), None);
+        assert_eq!(last_message(crun).as_deref(), Some("executable file `x` not found"));
+        assert_eq!(last_message(""), None);
     }
 }

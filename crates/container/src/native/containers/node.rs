@@ -1,4 +1,4 @@
-//! Devices of the node, as containers are given them.
+//! Devices of the node for containers.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -8,10 +8,10 @@ use corten_sys::wire;
 
 use crate::{Device, Error, Result};
 
-/// What in `/dev` every container has of its own.
+/// Entries of `/dev` that every container has of its own.
 const OWN: [&str; 8] = ["pts", "shm", "mqueue", "fd", "console", "stdin", "stdout", "stderr"];
 
-/// The devices that were asked for, with how they may be used. A folder stands for all in it.
+/// The requested devices with their permissions. A folder stands for all devices in it.
 pub(super) fn devices(asked: &[Device]) -> Result<Vec<(wire::Device, String)>> {
     let mut found = Vec::new();
     for device in asked {

@@ -47,7 +47,7 @@ const NAMES: [&str; 41] = [
     "CHECKPOINT_RESTORE",
 ];
 
-/// What every container has unless it drops it.
+/// The default capabilities of containers.
 const DEFAULT: [&str; 14] = [
     "CHOWN",
     "DAC_OVERRIDE",
@@ -67,7 +67,7 @@ const DEFAULT: [&str; 14] = [
 
 pub(crate) const ALL: u64 = (1 << NAMES.len()) - 1;
 
-/// The set that is asked for: all, or the default with what is added and without what is dropped.
+/// The requested set: all, or the default with added and without dropped capabilities.
 pub(crate) fn set(asked: &Capabilities, privileged: bool) -> Result<u64> {
     if privileged {
         return Ok(ALL);
@@ -78,7 +78,7 @@ pub(crate) fn set(asked: &Capabilities, privileged: bool) -> Result<u64> {
         (false, true) => 0,
         (false, false) => bits(DEFAULT.iter().copied())?,
     };
-    // One that is added by name stays, even if all are dropped.
+    // A capability that is added by name stays, even if all are dropped.
     set |= bits(named(&asked.add))?;
     set &= !bits(named(&asked.drop))?;
     Ok(set)
@@ -88,7 +88,7 @@ pub(crate) fn bits<'a>(names: impl Iterator<Item = &'a str>) -> Result<u64> {
     names.map(bit).sum_bits()
 }
 
-/// The names of those in a set.
+/// The names of the capabilities in a set.
 pub(crate) fn names(set: u64) -> impl Iterator<Item = &'static str> {
     NAMES.into_iter().enumerate().filter(move |(number, _)| set & 1 << number != 0).map(|(_, name)| name)
 }

@@ -1,4 +1,4 @@
-//! A container: its first process and everything around it.
+//! A container: its first process and its environment.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,7 +11,7 @@ use crate::image::Process;
 use crate::native::cgroup::Cgroups;
 use crate::{ContainerConfig, Error, NamespaceMode, PodSandboxConfig, Result};
 
-/// Everything a plan is made from.
+/// The inputs of a plan.
 pub(crate) struct Inputs<'a> {
     pub(crate) id: &'a str,
     pub(crate) config: &'a ContainerConfig,
@@ -20,11 +20,11 @@ pub(crate) struct Inputs<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) sandbox_folder: &'a str,
     pub(crate) folder: &'a str,
-    /// The folder of layers, and the image's in it, the topmost first.
+    /// The folder of layers, and the image's layers in it, the topmost first.
     pub(crate) layers: (&'a str, &'a [String]),
     pub(crate) cgroups: &'a Cgroups,
     pub(crate) cgroup: &'a str,
-    /// Devices of the node that were asked for.
+    /// Requested devices of the node.
     pub(crate) devices: Vec<wire::Device>,
     pub(crate) seccomp: Vec<u64>,
     pub(crate) apparmor: String,
@@ -76,7 +76,7 @@ pub(crate) fn plan(inputs: &Inputs<'_>) -> Result<wire::Container> {
     })
 }
 
-/// Lower layers are named from the folder of layers, to be short. Without any there is an empty one.
+/// Lower layers are relative to the folder of layers, to be short. Without any there is an empty one.
 fn overlay(layers: &[String], folder: &str) -> String {
     let lower = if layers.is_empty() { format!("{folder}/empty") } else { layers.join(":") };
     format!("lowerdir={lower},upperdir={folder}/upper,workdir={folder}/work")
@@ -86,7 +86,7 @@ fn process(inputs: &Inputs<'_>) -> Result<wire::Process> {
     let (config, image) = (inputs.config, inputs.image);
     let security = &config.linux.security_context;
     let user = &inputs.identity.user;
-    let id = |id: i64| u32::try_from(id).map_err(|_| Error::InvalidArgument(format!("{id} is no id")));
+    let id = |id: i64| u32::try_from(id).map_err(|_| Error::InvalidArgument(format!("invalid id {id}")));
     let set = capabilities::set(&security.capabilities, security.privileged)?;
     let ambient = capabilities::bits(security.capabilities.add_ambient.iter().map(String::as_str))?;
     let cwd = [&config.working_dir, &image.working_dir].into_iter().find(|cwd| !cwd.is_empty());
@@ -114,7 +114,7 @@ fn process(inputs: &Inputs<'_>) -> Result<wire::Process> {
     })
 }
 
-/// The image's arguments only count with the image's command.
+/// The image's arguments apply only with the image's command.
 fn command(config: &ContainerConfig, image: &Process) -> Result<Vec<String>> {
     let (command, args) = match (config.command.is_empty(), config.args.is_empty()) {
         (true, true) => (&image.entrypoint, &image.cmd),
@@ -125,7 +125,7 @@ fn command(config: &ContainerConfig, image: &Process) -> Result<Vec<String>> {
     if all.is_empty() { Err(Error::InvalidArgument("no command specified".to_owned())) } else { Ok(all) }
 }
 
-/// Later ones replace earlier ones in their place.
+/// A later variable replaces an earlier one in its position.
 fn environment(inputs: &Inputs<'_>) -> Vec<String> {
     let mut all = vec![DEFAULT_PATH.to_owned()];
     if inputs.config.tty {
@@ -140,7 +140,7 @@ fn environment(inputs: &Inputs<'_>) -> Vec<String> {
     without_duplicates(all)
 }
 
-/// In time that grows with the number of entries: an image may have as many as fit into its configuration.
+/// In linear time: an image may have as many variables as fit into its configuration.
 fn without_duplicates(all: Vec<String>) -> Vec<String> {
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut environment: Vec<String> = Vec::new();
@@ -182,7 +182,7 @@ mod tests {
         assert!(command(&ContainerConfig::default(), &Process::default()).is_err());
     }
 
-    /// Compared with each other, so many would take hours.
+    /// With pairwise comparisons this would take hours.
     #[test]
     fn an_environment_of_any_size_is_put_together() {
         let many = (0..1_000_000).map(|number| format!("K{}={number}", number % 500_000)).collect();

@@ -1,9 +1,9 @@
-//! Devices: which nodes a container gets, and which its cgroup lets it use.
+//! Devices: the device nodes of a container, and the rules of its devices cgroup.
 
 use corten_sys::devices::Allowed;
 use corten_sys::wire;
 
-/// Which devices, and what for: a rule of the devices cgroup.
+/// A rule of the devices cgroup: devices and permissions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
     /// `c` or `b`.
@@ -39,12 +39,12 @@ pub(crate) fn default_devices() -> Vec<wire::Device> {
     DEFAULT.map(device).into()
 }
 
-/// What is allowed besides making nodes: the default devices, terminals, and those that were given.
+/// The default rules: creating nodes, the default devices and terminals.
 pub(crate) fn default_rules() -> Vec<Rule> {
     let rule = |kind, major, minor, access: &str| Rule { kind, major, minor, access: access.to_owned() };
     let mut rules = vec![rule('c', None, None, "m"), rule('b', None, None, "m")];
     rules.extend(DEFAULT.map(|(_, major, minor)| rule('c', Some(major), Some(minor), "rwm")));
-    // Terminals of any mount, and the way to make them.
+    // Terminals of any mount, and `/dev/ptmx`.
     rules.push(rule('c', Some(136), None, "rwm"));
     rules.push(rule('c', Some(5), Some(2), "rwm"));
     rules
@@ -56,7 +56,7 @@ pub(crate) fn rule_for(device: &wire::Device, access: &str) -> Rule {
 }
 
 impl Rule {
-    /// As version 2's program is made from.
+    /// The rule as input of the program of version 2.
     pub(crate) fn allowed(&self) -> Allowed {
         Allowed {
             block: self.kind == 'b',
@@ -68,7 +68,7 @@ impl Rule {
         }
     }
 
-    /// As version 1 of the devices cgroup reads it.
+    /// The rule as a line of version 1 of the devices cgroup.
     pub(crate) fn line(&self) -> String {
         let number = |number: Option<u32>| number.map_or("*".to_owned(), |number| number.to_string());
         format!("{} {}:{} {}", self.kind, number(self.major), number(self.minor), self.access)

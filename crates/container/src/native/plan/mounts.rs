@@ -1,4 +1,4 @@
-//! What a container sees mounted, in order.
+//! The mounts of a container, in order.
 
 use corten_sys::wire;
 
@@ -6,7 +6,7 @@ use super::flag;
 use crate::native::cgroup::Cgroups;
 use crate::{ContainerConfig, Mount, MountPropagation, NamespaceMode, PodSandboxConfig};
 
-/// Files that a sandbox has for its containers, unless they bring their own.
+/// Files of a sandbox that its containers get unless they mount their own.
 const SANDBOX_FILES: [(&str, &str); 3] =
     [("/etc/hostname", "hostname"), ("/etc/hosts", "hosts"), ("/etc/resolv.conf", "resolv.conf")];
 
@@ -27,7 +27,7 @@ pub(crate) fn plan(
     mounts.extend(
         files.map(|(path, file)| bind(&format!("{sandbox_folder}/{file}"), path, read_only_root(config))),
     );
-    // What lies within another has to come after it.
+    // A mount inside another one has to come after it.
     let mut asked: Vec<&Mount> = config.mounts.iter().collect();
     asked.sort_by_key(|mount| clean(&mount.container_path).matches('/').count());
     mounts.extend(asked.into_iter().map(of));
@@ -38,7 +38,7 @@ fn read_only_root(config: &ContainerConfig) -> bool {
     config.linux.security_context.readonly_rootfs
 }
 
-/// The path without detours, as it is compared: `..` and `.` are taken out lexically, and it ends without a slash.
+/// The normalized path, for comparisons: without `.`, `..` and a trailing slash.
 fn clean(path: &str) -> String {
     let mut parts = Vec::new();
     for part in path.split('/') {

@@ -8,7 +8,7 @@ const CLONE_NEWUTS: u32 = 0x0400_0000;
 const CLONE_NEWIPC: u32 = 0x0800_0000;
 const CLONE_NEWNET: u32 = 0x4000_0000;
 
-/// Supervisors go last when memory runs out.
+/// Supervisors are killed last when memory runs out.
 const OOM_SCORE_ADJ: i32 = -998;
 
 pub(crate) fn plan(config: &PodSandboxConfig, cgroups: Vec<String>) -> wire::Sandbox {
@@ -17,7 +17,7 @@ pub(crate) fn plan(config: &PodSandboxConfig, cgroups: Vec<String>) -> wire::San
     let own_ipc = options.ipc != NamespaceMode::Node;
     let mut namespaces = 0;
     if own_network {
-        // A pod on the node's network has the node's name too.
+        // A pod on the node's network also has the node's host name.
         namespaces |= CLONE_NEWNET | CLONE_NEWUTS;
     }
     if own_ipc {

@@ -1,16 +1,16 @@
-//! Who a container runs as, from what is asked and what its image knows.
+//! The identity of a container's processes, from its configuration and its image.
 
 use crate::image::Process;
 use crate::{ContainerSecurityContext, ContainerUser, Error, Result, SupplementalGroupsPolicy};
 
-/// The image's lists of users and groups.
+/// The image's `/etc/passwd` and `/etc/group`.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Accounts {
     pub(crate) passwd: String,
     pub(crate) group: String,
 }
 
-/// A user as the image lists them.
+/// A user in the image's `/etc/passwd`.
 struct Account<'a> {
     name: &'a str,
     uid: i64,
@@ -59,7 +59,7 @@ pub(crate) fn identity(
     groups.retain(|group| seen.insert(*group));
     let valid = |id: &i64| (0..=i64::from(i32::MAX)).contains(id);
     if let Some(wrong) = [uid].iter().chain(&groups).find(|id| !valid(id)) {
-        return Err(Error::InvalidArgument(format!("{wrong} is no user or group id")));
+        return Err(Error::InvalidArgument(format!("invalid user or group id {wrong}")));
     }
     let home = account.map_or("/", |account| account.home).to_owned();
     Ok(Identity { user: ContainerUser { uid, gid, supplemental_groups: groups }, home })
@@ -69,12 +69,12 @@ fn unknown(what: &str, name: &str) -> Error {
     Error::InvalidArgument(format!("unable to find {what} {name}: no matching entries in the image"))
 }
 
-/// A number is always an id: an image that calls a user `1000` does not decide who `runAsUser: 1000` is.
+/// A number is always an id: a user that an image calls `1000` does not change the meaning of `runAsUser: 1000`.
 fn number(name: &str) -> Option<i64> {
     if name.is_empty() { Some(0) } else { name.parse().ok() }
 }
 
-/// By number if it is one, else by name.
+/// By id if it is a number, else by name.
 fn find<'a>(accounts: &'a Accounts, name: &str) -> Option<Account<'a>> {
     let mut all = accounts.passwd.lines().filter_map(account);
     match number(name) {
@@ -152,7 +152,7 @@ mod tests {
         check("", strict, (33, 5, &[5, 9], "/var/www"));
     }
 
-    /// CVE-2016-3697: an image's name for a user that looks like a number.
+    /// CVE-2016-3697: an image's user whose name looks like a number.
     #[test]
     fn a_number_is_never_a_name() {
         let accounts = Accounts {
@@ -173,9 +173,9 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_made_up() {
-        let image = Process { user: "nobody-here".to_owned(), ..Process::default() };
+    fn unknown_users_are_refused() {
+        let image = Process { user: "missing".to_owned(), ..Process::default() };
         let error = identity(&ContainerSecurityContext::default(), &image, &accounts()).unwrap_err();
-        assert!(error.to_string().starts_with("unable to find user nobody-here"), "{error}");
+        assert!(error.to_string().starts_with("unable to find user missing"), "{error}");
     }
 }

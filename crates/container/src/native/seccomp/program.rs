@@ -1,7 +1,7 @@
 //! Rules about system calls, as a program of classic BPF.
 //!
-//! The program looks a call up by halving ranges of numbers, so that hundreds of rules cost a handful of
-//! comparisons. The first rule that fits decides.
+//! The program finds a call's number by binary search, so that hundreds of rules cost a handful of comparisons. The
+//! first matching rule decides.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -9,11 +9,11 @@ use std::str::FromStr;
 pub(super) struct Rule {
     pub(super) names: Vec<String>,
     pub(super) action: u32,
-    /// All must hold.
+    /// All tests must hold.
     pub(super) tests: Vec<Test>,
 }
 
-/// What an argument must be.
+/// A condition on an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Test {
     pub(super) argument: u8,
@@ -34,15 +34,15 @@ pub(super) enum Operation {
     MaskedEqual,
 }
 
-/// A way to make system calls.
+/// A system call ABI.
 pub(super) struct Architecture {
-    /// As the kernel's auditing numbers it.
+    /// The kernel's audit number of the ABI.
     audit: u32,
     number: fn(&str) -> Option<u32>,
 }
 
 impl Architecture {
-    /// Those that this machine runs programs of.
+    /// The ABIs of programs that this machine runs.
     pub(super) fn here() -> Vec<Architecture> {
         #[cfg(target_arch = "x86_64")]
         let here = vec![
@@ -70,7 +70,7 @@ impl Architecture {
     }
 }
 
-/// Calls of the x32 way have this bit; nobody uses them, and nothing here names them.
+/// System calls of the x32 ABI have this bit; they are not supported.
 #[cfg(target_arch = "x86_64")]
 const LARGEST_NUMBER: u32 = 0x4000_0000;
 #[cfg(not(target_arch = "x86_64"))]
@@ -98,7 +98,7 @@ fn answer(action: u32) -> u64 {
     instruction(RETURN, 0, 0, action)
 }
 
-/// What happens to one call.
+/// The rules of one system call.
 #[derive(Clone, PartialEq, Eq)]
 struct Fate(Vec<(Vec<Test>, u32)>);
 
@@ -126,7 +126,7 @@ fn part(architecture: &Architecture, default: u32, rules: &[Rule]) -> Vec<u64> {
     program
 }
 
-/// Where each stretch of numbers with one fate begins; it ends where the next begins.
+/// The first number of every range of calls with the same rules; a range ends where the next begins.
 fn ranges(fates: &BTreeMap<u32, Fate>) -> Vec<(u32, Option<Fate>)> {
     let mut ranges: Vec<(u32, Option<Fate>)> = vec![(0, None)];
     let mut begin = |number: u32, fate: Option<Fate>| match ranges.last_mut() {
@@ -177,13 +177,13 @@ fn decide(fate: Option<&Fate>, default: u32) -> Vec<u64> {
     program
 }
 
-/// Where a comparison goes on.
+/// The target of a comparison.
 #[derive(Clone, Copy)]
 enum To {
     Next,
-    /// Past so many.
+    /// Skips so many instructions.
     Skip(u8),
-    /// The rule does not fit.
+    /// The rule does not match.
     Fail,
 }
 
@@ -193,7 +193,7 @@ fn rule(tests: &[Test], action: u32) -> Vec<u64> {
     let place = |at: usize, to: To| match to {
         To::Next => 0,
         To::Skip(count) => count,
-        // Past the rest of the tests and the answer; six arguments do not need more than a byte.
+        // Past the remaining tests and the action; with six arguments this fits into a byte.
         To::Fail => u8::try_from(length - at).unwrap_or(u8::MAX),
     };
     let tested = steps.iter().enumerate();
@@ -207,7 +207,7 @@ fn rule(tests: &[Test], action: u32) -> Vec<u64> {
     program
 }
 
-/// Arguments have 64 bits and are looked at in halves.
+/// Arguments have 64 bits and are compared in halves.
 fn steps(test: &Test) -> Vec<(u16, To, To, u32)> {
     use Operation::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, MaskedEqual, NotEqual};
     use To::{Fail, Next, Skip};
@@ -365,17 +365,17 @@ mod tests {
     }
 
     #[test]
-    fn profiles_are_told_as_they_were_read() {
+    fn profiles_are_described_as_they_were_parsed() {
         let text = r#"{"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": 1, "syscalls": [
             {"names": ["read"], "action": "SCMP_ACT_ALLOW", "args": []},
             {"names": ["chmod"], "action": "SCMP_ACT_LOG", "args":
                 [{"index": 1, "value": 4095, "valueTwo": 2048, "op": "SCMP_CMP_MASKED_EQ"}]},
             {"names": ["mkdir"], "action": "SCMP_ACT_ERRNO", "errnoRet": 30, "args":
                 [{"index": 0, "value": 7, "op": "SCMP_CMP_GT"}]}]}"#;
-        let told = super::super::from_json(text.as_bytes(), 0).unwrap().described();
+        let spec = super::super::from_json(text.as_bytes(), 0).unwrap().described();
         let read: serde_json::Value = serde_json::from_str(text).unwrap();
         for (member, expected) in read.as_object().unwrap() {
-            assert_eq!(&told[member], expected);
+            assert_eq!(&spec[member], expected);
         }
     }
 }

@@ -1,11 +1,11 @@
-//! The few forms that the files of cgroups have.
+//! Parsers for the formats of cgroup files.
 
 use std::collections::BTreeMap;
 
 use super::Io;
 use crate::{PsiData, PsiStats};
 
-/// A limit that is none: version 1 says it with a number that no machine has.
+/// Version 1 writes a number above any machine's memory for "no limit".
 const UNLIMITED: u64 = 1 << 60;
 
 pub(super) fn number(text: &str) -> Option<u64> {

@@ -78,8 +78,8 @@ fn a_cgroup_of_version_2() {
     let some = PsiData { total: 70_000, avg10: 1.5, avg60: 0.25, avg300: 0.0 };
     assert_eq!(found.memory_pressure.as_ref().map(|psi| &psi.some), Some(&some));
     assert_eq!(found.cpu_pressure, None);
-    let told = found.cri_memory(Timestamp::UNIX_EPOCH).unwrap();
-    assert_eq!((told.available_bytes, told.working_set_bytes), (Some(3496), Some(600)));
+    let spec = found.cri_memory(Timestamp::UNIX_EPOCH).unwrap();
+    assert_eq!((spec.available_bytes, spec.working_set_bytes), (Some(3496), Some(600)));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_cgroup_of_version_1() {
 }
 
 #[test]
-fn what_is_not_told_is_not_known() {
+fn missing_values_are_unknown() {
     assert_eq!(usage(true, &[]), Usage::default());
     assert_eq!(
         usage(false, &[("cpu.stat", "nr_periods 1\n"), ("memory.stat", "cache 1\n")]),

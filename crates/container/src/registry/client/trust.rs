@@ -1,4 +1,4 @@
-//! Whose certificates a registry may show.
+//! Verification of registries' certificates.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use super::super::TlsConfig;
 use super::Verifier;
 use crate::{Error, Result};
 
-/// Where distributions keep the certificates that everybody trusts.
+/// Bundles of trusted CA certificates of Linux distributions.
 const SYSTEM: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 pub(super) fn config(settings: Option<&TlsConfig>) -> Result<ClientConfig> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let failed = |error| Error::internal("setting up TLS", error);
+    let failed = |error| Error::internal("cannot set up TLS", error);
     let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
     let builder = builder.map_err(failed)?;
     if settings.is_some_and(|settings| settings.insecure_skip_verify) {
-        let anybody: Verifier = Arc::new(Anybody(provider));
-        return Ok(builder.dangerous().with_custom_certificate_verifier(anybody).with_no_client_auth());
+        let verifier: Verifier = Arc::new(AcceptAnyCertificate(provider));
+        return Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth());
     }
     let mut roots = RootCertStore::empty();
     if let Some(system) = SYSTEM.iter().find(|path| Path::new(path).exists()) {
         let certificates = read(Path::new(system))?;
-        // A bundle may hold what is not understood; the rest counts.
+        // A bundle may hold certificates that are not understood; the others are used.
         roots.add_parsable_certificates(certificates);
     }
     if let Some(file) = settings.and_then(|settings| settings.ca_file.as_ref()) {
@@ -41,15 +41,15 @@ pub(super) fn config(settings: Option<&TlsConfig>) -> Result<ClientConfig> {
 }
 
 fn read(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let failed = |error| Error::internal(format!("reading certificates from {}", file.display()), error);
+    let failed = |error| Error::internal(format!("cannot read certificates from {}", file.display()), error);
     CertificateDer::pem_file_iter(file).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)
 }
 
-/// Believes anybody, because an operator said so.
+/// Accepts every certificate; only if `insecure_skip_verify` is configured.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

@@ -1,4 +1,4 @@
-//! Jobs whose indexes fail by themselves.
+//! Jobs with a backoff limit per index.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn annotations(plan: &Plan) -> Vec<String> {
 }
 
 #[test]
-fn a_pod_knows_how_often_its_index_failed() {
+fn a_pod_has_the_failure_count_of_its_index() {
     let ignore = value!({"rules": [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [9]}}]});
     let tolerant = with(per_index(1, 3), &["spec", "podFailurePolicy"], ignore);
     let cases = [
@@ -53,7 +53,7 @@ fn each_index_waits_for_itself() {
     let some = plan(&world(per_index(3, 5), &[failed_at(0, 0, -3), failed_at(1, 2, -50)]));
     assert_eq!(annotations(&some), ["1 3 -", "2 0 -"]);
     let none = plan(&world(per_index(2, 5), &[failed_at(0, 0, -3), failed_at(1, 2, -35)]));
-    assert_eq!(none, Plan::done().again_after(Duration::from_secs(5)));
+    assert_eq!(none, Plan::done().requeue_after(Duration::from_secs(5)));
 }
 
 #[test]

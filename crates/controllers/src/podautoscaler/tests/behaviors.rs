@@ -1,4 +1,4 @@
-//! How fast autoscalers follow what metrics ask for.
+//! Tests of scaling behaviors: windows, policies and bounds.
 
 use corten_api::value;
 
@@ -112,7 +112,7 @@ fn policies_limit_shrinking() {
 }
 
 #[test]
-fn limits_are_told() {
+fn scaling_limits_are_reported() {
     let tree = value!({"scaleUp": (rules("Max", &[(false, 4, 60)])), "scaleDown": (rules("Max", &[(false, 4, 60)]))});
     let of = |current, desired, max| {
         let bounds = Bounds { min: 3, max };
@@ -128,7 +128,7 @@ fn limits_are_told() {
 }
 
 #[test]
-fn what_was_done_is_remembered() {
+fn scale_events_limit_later_changes() {
     let tree = value!({"scaleUp": (rules("Max", &[(false, 4, 60)])), "scaleDown": (rules("Max", &[(false, 4, 60)]))});
     let mut scene = Scene::new(2, utilization(50))
         .change(&["spec", "behavior"], tree)
@@ -140,22 +140,22 @@ fn what_was_done_is_remembered() {
         scene.cpu(&vec![used; usize::try_from(count).unwrap()])
     };
     scene = follow(scene, 2, "10");
-    assert_eq!(scene.look().scaled, Some(6));
+    assert_eq!(scene.reconcile().scaled, Some(6));
     scene.now = 15;
     scene = follow(scene, 6, "10");
-    assert_eq!(scene.look().scaled, None, "four a minute");
+    assert_eq!(scene.reconcile().scaled, None, "four a minute");
     assert_eq!(scene.condition("ScalingLimited")[1], "ScaleUpLimit");
     scene.now = 61;
-    assert_eq!(scene.look().scaled, Some(10));
+    assert_eq!(scene.reconcile().scaled, Some(10));
     scene.now = 200;
     scene = follow(scene, 10, "1m");
-    assert_eq!(scene.look().scaled, Some(6));
+    assert_eq!(scene.reconcile().scaled, Some(6));
 }
 
 #[test]
 fn shrinking_waits_for_the_window_of_the_flag() {
     let mut scene = Scene::new(4, utilization(50)).cpu(&["10m"; 4]);
-    assert_eq!(scene.look().scaled, None, "the scale that was found is the first recommendation");
+    assert_eq!(scene.reconcile().scaled, None, "the scale that was found is the first recommendation");
     assert_eq!(
         scene.condition("AbleToScale"),
         [
@@ -165,12 +165,12 @@ fn shrinking_waits_for_the_window_of_the_flag() {
         ]
     );
     scene.now = 299;
-    assert_eq!(scene.look().scaled, None);
+    assert_eq!(scene.reconcile().scaled, None);
     scene.now = 301;
-    assert_eq!(scene.look().scaled, Some(1));
+    assert_eq!(scene.reconcile().scaled, Some(1));
     let mut hasty = Scene::new(4, utilization(50)).cpu(&["10m"; 4]);
     hasty.controller.options.downscale_stabilization = Duration::from_secs(10);
-    hasty.look();
+    hasty.reconcile();
     hasty.now = 11;
-    assert_eq!(hasty.look().scaled, Some(1));
+    assert_eq!(hasty.reconcile().scaled, Some(1));
 }

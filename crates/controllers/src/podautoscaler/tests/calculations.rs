@@ -1,4 +1,4 @@
-//! How many replicas metrics ask for.
+//! Tests of the replicas that metrics propose.
 
 use corten_api::value;
 
@@ -6,7 +6,7 @@ use super::super::*;
 use super::scene::{Scene, pod, readiness, utilization, with};
 use crate::testing::at_text;
 
-/// As many replicas as a metric asks for: nothing else holds the autoscaler back.
+/// An autoscaler that nothing but its metric limits.
 fn free(replicas: i64, metric: Value) -> Scene {
     let policies = value!([{"type": "Percent", "value": 1000, "periodSeconds": 15}]);
     let rules = value!({"stabilizationWindowSeconds": 0, "policies": (policies)});
@@ -20,10 +20,10 @@ fn cpu(percent: i64, usage: &[&str]) -> Scene {
     free(usage.len() as i64, utilization(percent)).cpu(usage)
 }
 
-/// Why nothing could be computed.
+/// The error of the calculation.
 #[track_caller]
 fn failure(mut scene: Scene) -> String {
-    let look = scene.look();
+    let look = scene.reconcile();
     assert_eq!(look.scaled, None);
     let [status, _, message] = scene.condition("ScalingActive");
     assert_eq!(status, "False");
@@ -77,7 +77,7 @@ fn pods_that_are_not_ready_count_as_idle_when_growing() {
 
 #[test]
 fn pods_that_start_are_not_measured_by_cpu() {
-    // Ready for half a minute of a window of one.
+    // Ready for half of the window.
     let hot = |pod| readiness(pod, true, -30, -60);
     let scene = cpu(30, &["300m", "500m", "700m"]).change_pod(0, hot);
     assert_eq!(scene.wanted(), 4);
@@ -92,7 +92,7 @@ fn pods_that_start_are_not_measured_by_cpu() {
     assert_eq!(cpu(30, &["300m", "500m", "700m"]).change_pod(0, once).wanted(), 5);
     let no_condition = |pod| with(pod, &["status", "conditions"], Vec::new());
     assert_eq!(cpu(30, &["300m", "500m", "700m"]).change_pod(0, no_condition).wanted(), 4);
-    // Other resources do not care.
+    // Other resources do not depend on readiness.
     let memory = value!({"type": "Resource", "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 30}}});
     let scene = free(3, memory).usage("memory", &["300", "500", "700"]).change_pod(0, hot);
     assert_eq!(scene.wanted(), 5);
@@ -126,7 +126,7 @@ fn pods_without_metrics_count_against_any_change() {
 }
 
 #[test]
-fn metrics_of_pods_that_are_not_known_do_not_count() {
+fn metrics_of_unknown_pods_do_not_count() {
     let mut scene = cpu(50, &["400m", "500m", "600m", "9", "9"]);
     scene.scale.set(&["spec", "replicas"], 3);
     scene.pods.truncate(3);
@@ -134,7 +134,7 @@ fn metrics_of_pods_that_are_not_known_do_not_count() {
 }
 
 #[test]
-fn sidecars_and_whole_pods_may_ask() {
+fn requests_of_sidecars_and_pods_count() {
     let sidecar = value!([{"name": "side", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}, {"name": "init"}]);
     let scene = cpu(50, &["1", "1"]).change_pod(0, |pod| with(pod, &["spec", "initContainers"], sidecar));
     assert_eq!(scene.wanted(), 3, "two thirds of what is asked for");
@@ -168,7 +168,7 @@ fn one_container_may_decide() {
     let metric = |target: Value| value!({"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "main", "target": (target)}});
     let share = value!({"type": "Utilization", "averageUtilization": 30});
     let mut scene = free(3, metric(share.clone())).cpu(&["300m", "500m", "700m"]);
-    scene.look();
+    scene.reconcile();
     assert_eq!(scene.scale.int_at(&["spec", "replicas"]), Some(5));
     let current = value!({"averageUtilization": 50, "averageValue": "500m"});
     let expected = value!([{"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "main", "current": (current)}}]);
@@ -199,7 +199,7 @@ fn pods_metric(target: &str) -> Value {
 fn metrics_of_pods_decide() {
     let pods = |values: &[(&str, &str)]| free(3, pods_metric("15")).custom("pods/*/qps", values);
     let mut scene = pods(&[("p0", "20"), ("p1", "10"), ("p2", "30")]);
-    let look = scene.look();
+    let look = scene.reconcile();
     assert_eq!(look.scaled, Some(4));
     assert!(
         look.asked.contains(
@@ -212,7 +212,7 @@ fn metrics_of_pods_decide() {
     assert_eq!(scene.hpa.at(&["status", "currentMetrics"]), Some(&expected));
     assert_eq!(pods(&[("p0", "14"), ("p1", "16"), ("p2", "15")]).wanted(), 3);
     assert_eq!(pods(&[("p0", "1"), ("p1", "1"), ("p2", "1")]).wanted(), 1);
-    // Readiness is no matter, being pending is.
+    // Readiness does not matter, being pending does.
     let unready = |pod| readiness(pod, false, -5, -8);
     assert_eq!(pods(&[("p0", "50"), ("p1", "10"), ("p2", "30")]).change_pod(0, unready).wanted(), 6);
     let pending = |pod| with(pod, &["status", "phase"], "Pending");
@@ -241,7 +241,7 @@ fn metrics_of_an_object_decide() {
     assert_eq!(scene(value("15"), "30").change_pod(0, unready).wanted(), 4, "only ready pods bring it about");
     let share = object_metric(value!({"type": "AverageValue", "averageValue": "15"}));
     let mut shared = scene(share, "90");
-    shared.look();
+    shared.reconcile();
     assert_eq!(shared.scale.int_at(&["spec", "replicas"]), Some(6));
     assert_eq!(
         shared.hpa.items_at(&["status", "currentMetrics"])[0].str_at(&["object", "current", "averageValue"]),
@@ -277,7 +277,7 @@ fn external(scene: Scene, values: &[&str]) -> Scene {
 fn metrics_from_outside_decide() {
     let value = external_metric(value!({"type": "Value", "value": "10"}));
     let mut scene = external(free(2, value.clone()), &["8", "12"]);
-    let look = scene.look();
+    let look = scene.reconcile();
     assert_eq!(look.scaled, Some(4));
     assert!(look.asked.iter().any(|path| path.ends_with("/length?labelSelector=queue%3Dmail")));
     let expected = value!([{"type": "External", "external": {
@@ -310,7 +310,7 @@ fn the_most_that_any_metric_asks_for_counts() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn missing_requests_and_metrics_are_reported() {
     let cpu_failed = "failed to get cpu utilization: ";
     let metrics = "unable to get metrics for resource cpu: ";
     assert_eq!(
@@ -323,10 +323,10 @@ fn what_is_not_there_is_said() {
         failure(cpu(50, &[""])),
         format!("{cpu_failed}{metrics}no metrics returned from resource metrics API")
     );
-    let mut nobody = cpu(50, &["1"]);
-    nobody.pods.clear();
+    let mut without_pods = cpu(50, &["1"]);
+    without_pods.pods.clear();
     assert_eq!(
-        failure(nobody),
+        failure(without_pods),
         format!("{cpu_failed}no pods returned by selector while calculating replica count")
     );
     let going = |pod| with(pod, &["metadata", "deletionTimestamp"], at_text(0));

@@ -1,4 +1,4 @@
-//! What autoscalers say: conditions, events and the rest of their status.
+//! Tests of the status of autoscalers: conditions, events and metrics.
 
 use corten_api::{Status, value};
 
@@ -7,9 +7,9 @@ use super::scene::{Scene, utilization};
 use crate::testing::{at, at_text};
 
 #[test]
-fn growing_is_told() {
+fn scaling_up_is_reported() {
     let mut scene = Scene::new(3, utilization(30)).cpu(&["300m", "500m", "700m"]);
-    let look = scene.look();
+    let look = scene.reconcile();
     let scale = "/apis/apps/v1/namespaces/default/deployments/web/scale";
     assert_eq!(
         look.asked,
@@ -39,21 +39,21 @@ fn growing_is_told() {
 #[test]
 fn nothing_is_written_when_nothing_changes() {
     let mut scene = Scene::new(2, utilization(50)).cpu(&["500m", "500m"]);
-    scene.look();
+    scene.reconcile();
     let status = scene.hpa.get("status").cloned();
     scene.now = 15;
     let world = scene.hpa.clone();
-    assert_eq!(scene.look().scaled, None);
+    assert_eq!(scene.reconcile().scaled, None);
     assert_eq!(scene.hpa, world);
     assert_eq!(scene.hpa.get("status").cloned(), status);
     assert_eq!(scene.condition("AbleToScale")[1], "ReadyForNewScale");
 }
 
 #[test]
-fn a_target_that_cannot_be_had_is_told() {
+fn a_missing_target_is_reported() {
     let mut scene = Scene::new(2, utilization(50));
     scene.scale = Value::Null;
-    let look = scene.look();
+    let look = scene.reconcile();
     assert_eq!(look.events, ["FailedGetScale deployments.apps \"web\" not found"]);
     assert_eq!(
         scene.condition("AbleToScale"),
@@ -68,10 +68,10 @@ fn a_target_that_cannot_be_had_is_told() {
         Scene::new(2, utilization(50)).change(&["spec", "scaleTargetRef"], target)
     };
     assert_eq!(
-        foo("example.com/v1").look().events,
+        foo("example.com/v1").reconcile().events,
         ["FailedGetScale no matches for kind \"Foo\" in group \"example.com\""]
     );
-    assert_eq!(foo("a/b/c").look().events, ["FailedGetScale unexpected GroupVersion string: a/b/c"]);
+    assert_eq!(foo("a/b/c").reconcile().events, ["FailedGetScale unexpected GroupVersion string: a/b/c"]);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn any_kind_with_a_scale_can_be_a_target() {
         .serve("/apis/example.com", group)
         .serve("/apis/example.com/v1", list)
         .cpu(&["1", "1"]);
-    let look = scene.look();
+    let look = scene.reconcile();
     assert_eq!(
         look.asked[..3],
         [
@@ -101,10 +101,10 @@ fn any_kind_with_a_scale_can_be_a_target() {
 }
 
 #[test]
-fn a_scale_that_cannot_be_written_is_told() {
+fn a_failed_rescale_is_reported() {
     let mut scene = Scene::new(3, utilization(30)).cpu(&["300m", "500m", "700m"]);
     scene.refusal = Some(Status::internal("no").into());
-    let look = scene.look();
+    let look = scene.reconcile();
     assert_eq!(
         look.events,
         [
@@ -124,9 +124,9 @@ fn a_scale_that_cannot_be_written_is_told() {
 }
 
 #[test]
-fn metrics_that_cannot_be_had_are_told() {
+fn missing_metrics_are_reported() {
     let mut scene = Scene::new(2, utilization(50));
-    let look = scene.look();
+    let look = scene.reconcile();
     let why = "failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: the server could not find the requested resource (get pods.metrics.k8s.io)";
     assert_eq!(
         look.events,
@@ -146,7 +146,7 @@ fn metrics_that_cannot_be_had_are_told() {
 #[test]
 fn bounds_come_before_metrics() {
     let mut many = Scene::new(12, utilization(50));
-    let look = many.look();
+    let look = many.reconcile();
     assert_eq!(look.asked.len(), 1, "no metrics are asked for");
     assert_eq!(
         look.events,
@@ -155,7 +155,7 @@ fn bounds_come_before_metrics() {
     assert_eq!(many.hpa.get("status").and_then(|s| s.get("currentMetrics")), Some(&Value::Null));
     let mut few = Scene::new(2, utilization(50)).change(&["spec", "minReplicas"], 3);
     assert_eq!(
-        few.look().events,
+        few.reconcile().events,
         ["SuccessfulRescale New size: 3; reason: Current number of replicas below Spec.MinReplicas"]
     );
 }
@@ -163,7 +163,7 @@ fn bounds_come_before_metrics() {
 #[test]
 fn a_target_of_nothing_is_left_alone() {
     let mut scene = Scene::new(0, utilization(50));
-    let look = scene.look();
+    let look = scene.reconcile();
     assert_eq!(look.scaled, None);
     assert!(look.events.is_empty());
     assert_eq!(
@@ -183,24 +183,24 @@ fn targets_go_to_nothing_and_come_back() {
     let mut scene = Scene::new(1, metric).change(&["spec", "minReplicas"], 0);
     scene.controller.options.downscale_stabilization = Duration::ZERO;
     scene = queue_length(scene, "0");
-    scene.look();
+    scene.reconcile();
     scene.now = 15;
-    assert_eq!(scene.look().scaled.or(scene.scale.int_at(&["spec", "replicas"])), Some(0));
+    assert_eq!(scene.reconcile().scaled.or(scene.scale.int_at(&["spec", "replicas"])), Some(0));
     assert_eq!(
         scene.condition("ScaledToZero"),
         ["True", "ScaledToZero", "the HPA controller scaled the workload to zero"]
     );
     scene.pods.clear();
     scene.now = 30;
-    assert_eq!(scene.look().scaled, None);
+    assert_eq!(scene.reconcile().scaled, None);
     scene = queue_length(scene, "25");
     scene.now = 45;
-    assert_eq!(scene.look().scaled, Some(3));
+    assert_eq!(scene.reconcile().scaled, Some(3));
     assert_eq!(scene.condition("ScaledToZero")[1], "NotScaledToZero");
 }
 
 #[test]
-fn more_at_least_brings_targets_back() {
+fn a_raised_minimum_scales_up() {
     let metric = value!({"type": "External", "external": {"metric": {"name": "length"}, "target": {"type": "Value", "value": "10"}}});
     let condition = value!({"type": "ScaledToZero", "status": "True", "lastTransitionTime": (at_text(-9))});
     let scene = Scene::new(0, metric)
@@ -208,14 +208,14 @@ fn more_at_least_brings_targets_back() {
         .change(&["status", "conditions"], vec![condition]);
     let mut scene = queue_length(scene, "0").change(&["spec", "behavior"], value!({"scaleUp": {}}));
     let below = "SuccessfulRescale New size: 2; reason: Current number of replicas below Spec.MinReplicas";
-    assert_eq!(scene.look().events, [below]);
+    assert_eq!(scene.reconcile().events, [below]);
 }
 
 #[test]
 fn targets_have_to_tell_their_pods() {
     let mut scene = Scene::new(2, utilization(50)).cpu(&["1", "1"]);
     scene.scale.remove(&["status", "selector"]);
-    let look = scene.look();
+    let look = scene.reconcile();
     assert_eq!(
         look.events,
         ["SelectorRequired selector is required", "FailedComputeMetricsReplicas selector is required"]
@@ -225,7 +225,7 @@ fn targets_have_to_tell_their_pods() {
         ["False", "InvalidSelector", "the HPA target's scale is missing a selector"]
     );
     scene.scale.set(&["status", "selector"], "a b c!");
-    let look = scene.look();
+    let look = scene.reconcile();
     assert!(look.events[0].starts_with(
         "InvalidSelector couldn't convert selector into a corresponding internal selector object: "
     ));
@@ -237,11 +237,11 @@ fn pods_have_one_autoscaler() {
     let selector = LabelSelector::parse("app=web").ok();
     let other = Remembered { selector, ..Remembered::default() };
     scene.controller.remembered.lock().insert(Key::new("elsewhere", "other"), other.clone());
-    assert_eq!(scene.look().scaled, Some(4));
+    assert_eq!(scene.reconcile().scaled, Some(4));
     scene.controller.remembered.lock().insert(Key::new("default", "other"), other);
     let why =
         "pods by selector app=web are controlled by more than one HPA (e.g. [{hpa default} {other default}])";
-    let look = scene.look();
+    let look = scene.reconcile();
     assert_eq!(
         look.events,
         [format!("AmbiguousSelector {why}"), format!("FailedComputeMetricsReplicas {why}")]
@@ -250,7 +250,7 @@ fn pods_have_one_autoscaler() {
 }
 
 #[test]
-fn scales_are_written_whatever_changed_meanwhile() {
+fn scales_are_written_without_a_resource_version() {
     let scene = Scene::new(12, utilization(50));
     let mut world = Some(scene.controller.world(scene.hpa.clone(), Vec::new()));
     let path = scene.controller.ask(&world).remove(0);

@@ -1,11 +1,11 @@
-//! An autoscaler, its target, pods and metrics, as tests say they are.
+//! An autoscaler with its target, pods and metrics, for tests.
 
 use corten_api::{Str, value};
 
 use super::super::*;
 use crate::testing::{at, at_text, cached};
 
-/// A pod of the target that has been ready for long, and asks for one core.
+/// A pod of the target that has been ready for long, and requests one core.
 pub(super) fn pod(name: &str) -> Value {
     value!({
         "apiVersion": "v1", "kind": "Pod",
@@ -23,7 +23,7 @@ pub(super) fn with(mut tree: Value, path: &[&str], value: impl Into<Value>) -> V
     tree
 }
 
-/// A pod that is ready or not since some time, and started before that.
+/// A pod with a Ready condition since some time, and an earlier start.
 pub(super) fn readiness(pod: Value, ready: bool, since: i64, started: i64) -> Value {
     let status = if ready { "True" } else { "False" };
     let condition = value!({"type": "Ready", "status": (status), "lastTransitionTime": (at_text(since))});
@@ -35,9 +35,9 @@ pub(super) fn utilization(percent: i64) -> Value {
     value!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": (percent)}}})
 }
 
-/// What happened in one look.
+/// The outcome of one reconcile.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct Reconciled {
     pub(super) scaled: Option<i64>,
     pub(super) asked: Vec<String>,
     pub(super) events: Vec<String>,
@@ -48,15 +48,15 @@ pub(super) struct Scene {
     pub(super) hpa: Value,
     pub(super) scale: Value,
     pub(super) pods: Vec<Value>,
-    /// What is at paths that begin so.
+    /// The responses by the prefix of a path.
     pub(super) served: Vec<(String, Value)>,
-    /// Why the scale cannot be written.
+    /// The error of writing the scale.
     pub(super) refusal: Option<Error>,
     pub(super) now: i64,
 }
 
 impl Scene {
-    /// Replicas between 1 and 10, as many pods as there are replicas, and a metric.
+    /// Replicas between 1 and 10, a pod for each replica, and a metric.
     pub(super) fn new(replicas: i64, metric: Value) -> Scene {
         let hpa = value!({
             "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
@@ -82,14 +82,14 @@ impl Scene {
         Scene { controller, hpa, scale, pods, served: Vec::new(), refusal: None, now: 0 }
     }
 
-    /// What is at paths that begin so, instead of what was there.
+    /// Sets the response of paths with a prefix.
     pub(super) fn serve(mut self, path: &str, answer: Value) -> Scene {
         self.served.retain(|(known, _)| known != path);
         self.served.push((path.to_owned(), answer));
         self
     }
 
-    /// How much the pods use of a resource, in order; more than there are pods is of pods that are not known.
+    /// The usage of a resource by the pods, in order; further values are of unknown pods.
     pub(super) fn usage(self, resource: &str, usage: &[&str]) -> Scene {
         let item = |(number, used): (usize, &&str)| {
             let mut container = value!({"name": "main"});
@@ -110,7 +110,7 @@ impl Scene {
         self.usage("cpu", usage)
     }
 
-    /// Custom metrics are served, with these values at a path.
+    /// Serves custom metrics, with these values at a path.
     pub(super) fn custom(self, path: &str, values: &[(&str, &str)]) -> Scene {
         let item = |(name, measured): &(&str, &str)| value!({"describedObject": {"name": (*name)}, "value": (*measured), "timestamp": (at_text(0))});
         let mut list = Value::object();
@@ -142,8 +142,8 @@ impl Scene {
         found.ok_or_else(|| Error::transport("404 Not Found: 404 page not found"))
     }
 
-    /// Looks once.
-    pub(super) fn look(&mut self) -> Look {
+    /// Reconciles once.
+    pub(super) fn reconcile(&mut self) -> Reconciled {
         let key = Key::new("default", "hpa");
         let pods: Vec<_> = self.pods.iter().map(cached).collect();
         let mut world = Some(self.controller.world(self.hpa.clone(), pods));
@@ -182,19 +182,19 @@ impl Scene {
         }
         let events =
             conclusion.events.iter().map(|event| format!("{} {}", event.reason, event.message)).collect();
-        Look { scaled, asked, events }
+        Reconciled { scaled, asked, events }
     }
 
-    /// What a condition says.
+    /// Status, reason and message of a condition.
     #[track_caller]
     pub(super) fn condition(&self, kind: &str) -> [Str; 3] {
         let condition = crate::conditions::condition(&self.hpa, kind).unwrap_or_else(|| panic!("no {kind}"));
         ["status", "reason", "message"].map(|key| Str::new(condition.str_at(&[key]).unwrap_or_default()))
     }
 
-    /// How many replicas are wanted after one look.
+    /// The desired replicas after one reconcile.
     pub(super) fn wanted(mut self) -> i64 {
-        self.look();
+        self.reconcile();
         self.scale.int_at(&["spec", "replicas"]).unwrap()
     }
 }

@@ -1,4 +1,4 @@
-//! A cluster of a few trees: what plans say is done to them, and pods become what tests say.
+//! A simulated cluster of a few trees: plans are applied to them, and tests set the state of pods.
 
 use corten_api::{Status, value};
 use corten_client::{Error, Patch};
@@ -49,10 +49,10 @@ pub(super) struct Cluster {
     pub(super) claims: BTreeMap<String, Value>,
     pub(super) revisions: BTreeMap<String, Value>,
     pub(super) events: Vec<String>,
-    /// Requests for objects of these names are refused.
+    /// Requests for objects of these names fail.
     pub(super) refused: Vec<(&'static str, String)>,
     pub(super) now: i64,
-    pub(super) again_after: Option<Duration>,
+    pub(super) requeue_after: Option<Duration>,
     made: usize,
 }
 
@@ -70,7 +70,7 @@ impl Cluster {
         world
     }
 
-    /// Looks once; what was done, in words.
+    /// Reconciles once; returns the actions.
     pub(super) fn sync(&mut self) -> Vec<String> {
         let key = Key::new("default", "web");
         let world = Some(self.world());
@@ -91,7 +91,7 @@ impl Cluster {
         for action in conclusion.actions() {
             self.perform(action).unwrap();
         }
-        self.again_after = conclusion.requeue_after;
+        self.requeue_after = conclusion.requeue_after;
         let word = |e: &Event| format!("{} {}", e.reason, e.message);
         self.events.extend(plan.events.iter().chain(&conclusion.events).map(word));
         words
@@ -184,7 +184,7 @@ impl Cluster {
         self.pods.get_mut(name).unwrap().set(&["status", "phase"], phase);
     }
 
-    /// What was deleted goes, and with it the claims that belong to it.
+    /// Deletes terminating objects, and the claims they own.
     pub(super) fn collect(&mut self) {
         self.pods.retain(|_, pod| !meta::is_deleting(pod));
         let alive: Vec<String> =
@@ -196,7 +196,7 @@ impl Cluster {
         });
     }
 
-    /// Goes on until nothing is done any more; every pod becomes ready as soon as it can. What was done, in words.
+    /// Reconciles until nothing is left to do; every pod becomes ready at once. Returns the actions.
     pub(super) fn settle(&mut self) -> Vec<String> {
         let mut all = Vec::new();
         for _ in 0..100 {

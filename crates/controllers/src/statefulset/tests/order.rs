@@ -1,4 +1,4 @@
-//! Which pods are made and ended, and when.
+//! Tests of the order in which pods are created and deleted.
 
 use corten_api::value;
 
@@ -48,7 +48,7 @@ fn or_all_at_once() {
     assert_eq!(cluster.sync(), ["delete web-2", "delete web-1"]);
     assert!(cluster.sync().is_empty(), "they go already");
     cluster.set.set(&["spec", "replicas"], 0);
-    assert_eq!(cluster.sync(), ["delete web-0"], "nobody is waited for");
+    assert_eq!(cluster.sync(), ["delete web-0"], "parallel management does not wait");
 }
 
 #[test]
@@ -143,11 +143,11 @@ fn pods_must_have_been_ready_for_long_enough() {
     cluster.now = 10;
     assert!(cluster.sync().is_empty());
     assert_eq!((cluster.status("readyReplicas"), cluster.status("availableReplicas")), (1, 0));
-    assert_eq!(cluster.again_after, Some(Duration::from_secs(20)));
+    assert_eq!(cluster.requeue_after, Some(Duration::from_secs(20)));
     cluster.now = 30;
     assert_eq!(cluster.sync(), ["create web-1"]);
     assert_eq!(cluster.status("availableReplicas"), 1);
-    assert_eq!(cluster.again_after, None);
+    assert_eq!(cluster.requeue_after, None);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn pods_are_taken_in_and_let_go() {
 }
 
 #[test]
-fn pods_are_told_who_they_are() {
+fn pods_have_identity_labels() {
     let mut cluster = Cluster::new(set(1));
     cluster.settle();
     cluster.pods.get_mut("web-0").unwrap().remove(&[
@@ -195,7 +195,7 @@ fn pods_are_told_who_they_are() {
 }
 
 #[test]
-fn people_are_told() {
+fn events_are_recorded() {
     let mut cluster = Cluster::new(set(2));
     cluster.refused = vec![("create", "web-1".to_owned()), ("delete", "web-0".to_owned())];
     cluster.sync();

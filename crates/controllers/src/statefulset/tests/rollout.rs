@@ -1,4 +1,4 @@
-//! How pods come to be of a new revision, and what is kept of the old ones.
+//! Tests of rolling updates and of the history.
 
 use corten_api::value;
 
@@ -15,7 +15,7 @@ fn max_unavailable(set: Value, limit: impl Into<Value>) -> Value {
     with(set, &["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"], limit)
 }
 
-/// A set that is up, and then gets a new image.
+/// A complete set that then gets a new image.
 fn updated(set: Value) -> Cluster {
     let mut cluster = Cluster::new(set);
     cluster.settle();
@@ -127,7 +127,7 @@ fn a_broken_rollout_is_mended_without_order() {
     assert_eq!(
         cluster.sync(),
         ["delete web-3", "delete web-1"],
-        "what serves nobody goes at once, and no more"
+        "unavailable pods are deleted at once, and no more"
     );
     assert!(cluster.sync().is_empty());
     cluster.settle();
@@ -191,7 +191,7 @@ fn revisions_in_use_are_kept() {
 }
 
 #[test]
-fn revisions_say_what_they_are() {
+fn revisions_have_labels_and_numbers() {
     let mut cluster = Cluster::new(with(set(1), &["metadata", "annotations", "why"], "because"));
     cluster.sync();
     let revision = cluster.revisions.values().next().unwrap();

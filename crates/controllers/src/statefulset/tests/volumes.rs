@@ -1,4 +1,4 @@
-//! The claims of pods: made before them, kept or given away by policy.
+//! Tests of claims: creation before their pods, retention policies.
 
 use corten_api::value;
 
@@ -13,7 +13,7 @@ fn policy(set: Value, when_deleted: &str, when_scaled: &str) -> Value {
     with(set, &["spec", "persistentVolumeClaimRetentionPolicy"], policy)
 }
 
-/// Whom a claim belongs to: kind, name and whether as its manager.
+/// The owners of a claim: kind, name and whether it is the controller.
 fn owners(cluster: &Cluster, claim: &str) -> Vec<String> {
     let word = |owner: &Value| {
         let text = |key: &str| owner.str_at(&[key]).unwrap_or_default();
@@ -100,14 +100,14 @@ fn a_pod_gets_the_volumes_it_lacks() {
 }
 
 #[test]
-fn policies_decide_whom_claims_belong_to() {
+fn retention_policies_set_the_owners_of_claims() {
     let set_owns = vec!["StatefulSet web true".to_owned()];
     let pod_owns = vec!["Pod web-1 true".to_owned()];
-    let nobody: Vec<String> = Vec::new();
+    let none: Vec<String> = Vec::new();
     for (deleted, scaled, wanted, surplus) in [
-        ("Retain", "Retain", &nobody, &nobody),
+        ("Retain", "Retain", &none, &none),
         ("Delete", "Retain", &set_owns, &set_owns),
-        ("Retain", "Delete", &nobody, &pod_owns),
+        ("Retain", "Delete", &none, &pod_owns),
         ("Delete", "Delete", &set_owns, &pod_owns),
     ] {
         for order in [set as fn(i64) -> Value, |replicas| parallel(set(replicas))] {
@@ -160,8 +160,8 @@ fn claims_of_others_are_left_alone() {
     });
     cluster.claims.insert("data-web-0".to_owned(), claim);
     assert_eq!(cluster.sync(), ["create web-0"]);
-    let told = "ConflictingController PersistentVolumeClaim data-web-0 has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim";
-    assert_eq!(cluster.events[0], told);
+    let expected = "ConflictingController PersistentVolumeClaim data-web-0 has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim";
+    assert_eq!(cluster.events[0], expected);
     assert_eq!(owners(&cluster, "data-web-0"), ["ConfigMap boss true"]);
     let ours = claims::reference(&cluster.set);
     let claim = cluster.claims.get_mut("data-web-0").unwrap();
@@ -194,7 +194,7 @@ fn owners_that_do_not_manage_become_managers() {
 }
 
 #[test]
-fn what_cannot_be_given_away_is_told() {
+fn a_failed_update_of_claim_owners_is_reported() {
     let mut cluster = Cluster::new(with_claims(policy(set(1), "Delete", "Retain")));
     cluster.sync();
     cluster.refused = vec![("update", "data-web-0".to_owned())];

@@ -1,4 +1,4 @@
-//! What a node is told is attached to it.
+//! The `volumesAttached` of a node.
 
 use corten_api::{Str, Value, meta, value};
 use corten_client::{Caches, Key, Patch, kinds};
@@ -10,21 +10,21 @@ use crate::storage::{VolumeView, annotation};
 
 const CSI: &str = "kubernetes.io/csi/";
 
-/// What matters of a node to the volumes attached to it.
+/// The fields of a node that matter to its volumes.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Stage {
+pub(super) struct NodeVolumes {
     pub(super) managed: bool,
     pub(super) ready: bool,
     pub(super) out_of_service: bool,
-    /// What it has mounted, or is about to mount.
+    /// The volumes that it has mounted, or is about to mount.
     pub(super) in_use: Vec<Str>,
-    /// What it has been told is attached.
+    /// The volumes in `volumesAttached`.
     pub(super) attached: Vec<Str>,
 }
 
-pub(super) fn stage(node: &Value) -> Stage {
+pub(super) fn node_volumes(node: &Value) -> NodeVolumes {
     let taints = node.items_at(&["spec", "taints"]);
-    Stage {
+    NodeVolumes {
         managed: annotation(node, MANAGED).is_some(),
         ready: conditions::is_true(node, "Ready"),
         out_of_service: taints
@@ -44,10 +44,10 @@ fn listed(node: &Value) -> &[Value] {
     node.items_at(&["status", "volumesAttached"])
 }
 
-/// Something that is attached to a node.
+/// A volume that is attached to a node.
 #[derive(Debug)]
 pub(super) struct Attached {
-    /// What the node calls it.
+    /// Its unique name in node statuses.
     pub(super) name: String,
     pub(super) volume: Str,
     /// The node's pods that need it.
@@ -87,8 +87,9 @@ impl NodeWorld {
         listed(&self.node).iter().any(|volume| volume.str_at(&["name"]) == Some(name))
     }
 
-    /// What is newly attached and needed. What nobody needs is on its way to be detached and is not told again.
-    fn untold(&self) -> impl Iterator<Item = &Attached> {
+    /// Volumes that are newly attached and needed. Volumes that no pod needs are about to be detached and are not added
+    /// again.
+    fn unreported(&self) -> impl Iterator<Item = &Attached> {
         self.attached.iter().filter(|volume| !volume.pods.is_empty() && !self.is_listed(&volume.name))
     }
 
@@ -99,18 +100,20 @@ impl NodeWorld {
         };
         let before = listed(&self.node);
         let mut now: Vec<Value> = before.iter().filter(is_attached).cloned().collect();
-        now.extend(self.untold().map(|attached| value!({"name": (attached.name.clone()), "devicePath": ""})));
-        if now.len() == before.len() && self.untold().next().is_none() {
+        now.extend(
+            self.unreported().map(|attached| value!({"name": (attached.name.clone()), "devicePath": ""})),
+        );
+        if now.len() == before.len() && self.unreported().next().is_none() {
             return Plan::done();
         }
-        Plan::done().then(told(&self.node, now))
+        Plan::done().then(write_attached(&self.node, now))
     }
 
     pub(super) fn conclude(&self, report: &Report) -> Plan {
         let mut plan = Plan::done();
         if report.is_success() {
-            for attached in self.untold() {
-                // Upstream's message ends so, too.
+            for attached in self.unreported() {
+                // Upstream's message has the trailing space, too.
                 let message = format!("AttachVolume.Attach succeeded for volume \"{}\" ", attached.volume);
                 let event = |pod| Event::normal(COMPONENT, pod, "SuccessfulAttachVolume", message.clone());
                 plan.events.extend(attached.pods.iter().map(event));
@@ -120,15 +123,15 @@ impl NodeWorld {
     }
 }
 
-/// Tells a node that something is no longer attached; `None` if it was not told that it is.
+/// Removes a volume from `volumesAttached`; `None` if it is not in it.
 pub(super) fn without(node: &Value, name: &str) -> Option<Action> {
     let rest: Vec<Value> =
         listed(node).iter().filter(|volume| volume.str_at(&["name"]) != Some(name)).cloned().collect();
-    (rest.len() < listed(node).len()).then(|| told(node, rest))
+    (rest.len() < listed(node).len()).then(|| write_attached(node, rest))
 }
 
-/// The list is written whole, so it has to be the one that was read.
-fn told(node: &Value, volumes: Vec<Value>) -> Action {
+/// Writes the whole list, provided the node still has the version it was read in.
+fn write_attached(node: &Value, volumes: Vec<Value>) -> Action {
     let patch = value!({
         "metadata": {"resourceVersion": (meta::resource_version(node))},
         "status": {"volumesAttached": volumes},

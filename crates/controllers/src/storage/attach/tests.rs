@@ -1,4 +1,4 @@
-//! Where volumes are attached and when they are detached.
+//! Tests of attaching and detaching.
 
 use corten_api::value;
 use corten_client::Patch;
@@ -23,7 +23,7 @@ fn attachment(node: &str) -> Value {
     })
 }
 
-/// A node that is ready, with the volume mounted or not, and told of it.
+/// A ready node with the volume in its status, mounted or not.
 fn node(name: &str, mounted: bool) -> Value {
     let in_use: Vec<Value> = mounted.then(|| UNIQUE.into()).into_iter().collect();
     value!({
@@ -65,7 +65,7 @@ fn decide(world: &VolumeWorld, seconds: i64) -> (Plan, Memory) {
     world.decide(&AttachOptions::default(), at(seconds))
 }
 
-/// What is done and told, in words.
+/// The actions and events of a plan.
 fn words(plan: &Plan) -> Vec<String> {
     let word = |action: &Action| match action {
         Action::Create { object, .. } => format!("attach to {}", volume::node_of(object)),
@@ -77,10 +77,10 @@ fn words(plan: &Plan) -> Vec<String> {
         }
         other => format!("{other:?}"),
     };
-    let told = |event: &corten_reconcile::Event| {
+    let reported = |event: &corten_reconcile::Event| {
         format!("{} {}", event.about.str_at(&["name"]).unwrap_or_default(), event.message)
     };
-    plan.actions().map(word).chain(plan.events.iter().map(told)).collect()
+    plan.actions().map(word).chain(plan.events.iter().map(reported)).collect()
 }
 
 #[track_caller]
@@ -100,7 +100,7 @@ fn volumes_are_attached_where_pods_need_them() {
     });
     assert_eq!(object.get("spec"), Some(&spec));
     check("attached already", &world(&[pod("n", "p", "one")], &[attachment("one")], &[]), &[]);
-    check("nobody needs it", &world(&[], &[], &[]), &[]);
+    check("no pod needs it", &world(&[], &[], &[]), &[]);
     check("no need to attach", &VolumeWorld { attachable: false, ..needed }, &[]);
     let shared = VolumeWorld { shared: true, ..world(&[pod("n", "p", "two")], &[attachment("one")], &[]) };
     check("shared, and waiting for the other node", &shared, &["attach to two"]);
@@ -114,9 +114,9 @@ fn volumes_are_detached_when_the_node_has_let_go() {
     check("still mounted", &alone(node("one", true)), &[]);
     check("out of service", &alone(tainted(node("one", true))), &detached);
     check("not ready, but not for long", &alone(unready(node("one", true))), &[]);
-    let mut untold = node("one", false);
-    untold.remove(&["status", "volumesAttached"]);
-    check("never told of it", &alone(untold), &["delete csi-one"]);
+    let mut unreported = node("one", false);
+    unreported.remove(&["status", "volumesAttached"]);
+    check("not in the node status", &alone(unreported), &["delete csi-one"]);
     let mut going = attachment("one");
     going.set(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
     check("being detached already", &world(&[], &[going], &[node("one", false)]), &[]);
@@ -124,7 +124,7 @@ fn volumes_are_detached_when_the_node_has_let_go() {
 }
 
 #[test]
-fn the_server_is_asked_before_a_volume_is_detached() {
+fn the_node_is_read_before_a_volume_is_detached() {
     let asks = |world: &VolumeWorld| world.questions().len();
     assert_eq!(asks(&world(&[], &[attachment("one")], &[node("one", false)])), 1);
     assert_eq!(asks(&world(&[], &[attachment("one")], &[node("one", true)])), 0);
@@ -141,11 +141,11 @@ fn nodes_that_are_not_ready_are_waited_for_six_minutes() {
     for (why, nodes) in [("not ready", vec![unready(node("one", true))]), ("gone", vec![])] {
         let mut world = world(&[], &[attachment("one")], &nodes);
         let (plan, memory) = decide(&world, 0);
-        assert_eq!(plan, Plan::done().again_after(Duration::from_secs(360)), "{why}");
+        assert_eq!(plan, Plan::done().requeue_after(Duration::from_secs(360)), "{why}");
         assert_eq!(memory.waits.get("one"), Some(&at(0)), "{why}");
         world.memory = memory;
         let (plan, memory) = decide(&world, 100);
-        assert_eq!(plan, Plan::done().again_after(Duration::from_secs(260)), "{why}");
+        assert_eq!(plan, Plan::done().requeue_after(Duration::from_secs(260)), "{why}");
         assert_eq!(memory.waits.get("one"), Some(&at(0)), "{why}");
         let (plan, memory) = decide(&world, 360);
         assert!(words(&plan).contains(&"delete csi-one".to_owned()), "{why}");
@@ -159,7 +159,7 @@ fn nodes_that_are_not_ready_are_waited_for_six_minutes() {
 }
 
 #[test]
-fn a_volume_that_is_elsewhere_is_told_once() {
+fn a_volume_attached_elsewhere_is_reported_once() {
     let here = pod("n", "here", "two");
     let wait = "here Waiting for detach for volume \"v\" Volume is already";
     let exclusively =
@@ -183,15 +183,15 @@ fn a_volume_that_is_elsewhere_is_told_once() {
 }
 
 #[test]
-fn pods_are_told_why_a_driver_cannot_attach() {
+fn attach_errors_are_reported_on_pods() {
     let mut failed = attachment("one");
     failed.set(&["status"], value!({"attached": false, "attachError": {"message": "no such disk"}}));
-    let told = "p AttachVolume.Attach failed for volume \"v\" : no such disk";
-    check("failed", &world(&[pod("n", "p", "one")], &[failed], &[]), &[told]);
+    let reported = "p AttachVolume.Attach failed for volume \"v\" : no such disk";
+    check("failed", &world(&[pod("n", "p", "one")], &[failed], &[]), &[reported]);
 }
 
 #[test]
-fn nodes_are_told_what_is_attached() {
+fn attached_volumes_are_written_to_node_statuses() {
     let attached = |pods: &[Value]| Attached { name: UNIQUE.into(), volume: "v".into(), pods: pods.to_vec() };
     let world = |listed: Value, attached: Vec<Attached>| {
         let mut node = node("one", false);
@@ -202,11 +202,11 @@ fn nodes_are_told_what_is_attached() {
     let user = [pod("n", "p", "one")];
     let fresh = world(value!([]), vec![attached(&user)]);
     assert_eq!(words(&fresh.plan()), [format!("tell one of [{UNIQUE}]")]);
-    let told = fresh.conclude(&done(&fresh.plan()));
-    assert_eq!(words(&told), ["p AttachVolume.Attach succeeded for volume \"v\" "]);
+    let reported = fresh.conclude(&done(&fresh.plan()));
+    assert_eq!(words(&reported), ["p AttachVolume.Attach succeeded for volume \"v\" "]);
     let known = world(value!([(entry(UNIQUE))]), vec![attached(&user)]);
     assert!(known.plan().is_done() && known.conclude(&Report::default()).is_done());
-    assert!(world(value!([]), vec![attached(&[])]).plan().is_done(), "what nobody needs is being detached");
+    assert!(world(value!([]), vec![attached(&[])]).plan().is_done(), "an unneeded volume is being detached");
     assert!(world(value!([(entry(UNIQUE))]), vec![attached(&[])]).plan().is_done());
     let gone = world(value!([(entry("other/plugin/x")), (entry(UNIQUE))]), vec![]);
     assert_eq!(words(&gone.plan()), ["tell one of [other/plugin/x]"]);

@@ -1,4 +1,4 @@
-//! Where a volume has to be attached, and from where it can be detached.
+//! The nodes to attach a volume to, and those to detach it from.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -9,24 +9,24 @@ use corten_reconcile::{Action, Event, Plan};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
-use super::node::{self, Stage};
+use super::node::{self, NodeVolumes};
 use super::{ATTACHMENTS_BY_VOLUME, AttachOptions, COMPONENT, Memory, unique_name, users};
 use crate::storage::{Asked, VolumeView};
 
-/// What matters for one volume.
+/// The state of one volume.
 #[derive(Debug, Default)]
 pub(crate) struct VolumeWorld {
     pub(super) name: Str,
-    /// The driver that serves it, and what the driver calls it.
+    /// The driver and the volume handle.
     pub(super) csi: (Str, Str),
-    /// Whether it can be on several nodes at a time.
+    /// True if it can be attached to several nodes.
     pub(super) shared: bool,
-    /// Whether its driver has anything to do to attach it.
+    /// True if its driver requires attaching.
     pub(super) attachable: bool,
-    /// The pods that need it on their nodes.
+    /// The bound pods that need it.
     pub(super) pods: Vec<Value>,
     pub(super) attachments: Vec<Value>,
-    /// The nodes it is attached to, by name, as far as they are there.
+    /// The existing nodes it is attached to, by name.
     pub(super) nodes: HashMap<Str, Value>,
     pub(super) memory: Memory,
     pub(super) asked: Asked,
@@ -67,11 +67,11 @@ pub(super) fn node_of(object: &Value) -> &str {
     object.str_at(&["spec", "nodeName"]).unwrap_or_default()
 }
 
-/// What can be done about a volume that a node no longer needs.
+/// The decision about a volume that a node no longer needs.
 #[derive(Debug, PartialEq)]
 enum Verdict {
     Detach,
-    /// The node has it mounted; for how long it is waited for.
+    /// The node has it mounted; the remaining wait.
     Wait(Duration),
 }
 
@@ -85,20 +85,21 @@ impl VolumeWorld {
         needed
     }
 
-    /// The attachments nobody needs.
+    /// The attachments that no pod needs.
     fn unneeded(&self) -> impl Iterator<Item = &Value> {
         let needed = self.needed();
         self.attachments.iter().filter(move |a| !meta::is_deleting(a) && !needed.contains_key(node_of(a)))
     }
 
-    fn stage(&self, node: &str) -> Option<Stage> {
-        self.nodes.get(node).map(node::stage)
+    fn node_volumes(&self, node: &str) -> Option<NodeVolumes> {
+        self.nodes.get(node).map(node::node_volumes)
     }
 
     fn is_mounted(&self, node: &str) -> bool {
         let name = unique_name(&self.csi);
-        // What a node that is gone had mounted nobody knows.
-        self.stage(node).is_none_or(|stage| stage.in_use.iter().any(|used| *used == name))
+        // A deleted node may have had it mounted.
+        self.node_volumes(node)
+            .is_none_or(|node_volumes| node_volumes.in_use.iter().any(|used| *used == name))
     }
 
     pub(super) fn questions(&self) -> Vec<String> {
@@ -109,7 +110,7 @@ impl VolumeWorld {
         detached.map(|node| kinds::NODES.path("", node, "")).collect()
     }
 
-    /// What is to be done, and what has to be remembered until the next time.
+    /// The plan, and the state to remember until the next reconcile.
     pub(super) fn decide(&self, options: &AttachOptions, now: Timestamp) -> (Plan, Memory) {
         let (mut plan, mut memory) = (Plan::done(), Memory::default());
         if self.asked == Asked::Failed {
@@ -126,7 +127,7 @@ impl VolumeWorld {
                 Verdict::Wait(left) => {
                     memory.waits.insert(node.into(), since);
                     if !left.is_zero() {
-                        plan = plan.again_after(left);
+                        plan = plan.requeue_after(left);
                     }
                 }
             }
@@ -137,8 +138,8 @@ impl VolumeWorld {
                 Some(attachment) => plan.events.extend(self.attach_error(attachment, &pods)),
                 None if self.shared || self.attachments.is_empty() => plan = plan.then(self.attach(node)),
                 None => {
-                    memory.told.insert(node.into());
-                    if !self.memory.told.contains(node) {
+                    memory.reported.insert(node.into());
+                    if !self.memory.reported.contains(node) {
                         plan.events.extend(pods.iter().map(|pod| self.elsewhere(pod)));
                     }
                 }
@@ -148,18 +149,18 @@ impl VolumeWorld {
     }
 
     fn verdict(&self, node: &str, since: Timestamp, options: &AttachOptions, now: Timestamp) -> Verdict {
-        let stage = self.stage(node).unwrap_or_default();
+        let node_volumes = self.node_volumes(node).unwrap_or_default();
         let waited = Duration::try_from(now.duration_since(since)).unwrap_or_default();
         let left = options.max_wait_for_unmount.saturating_sub(waited);
-        let gives_up = !stage.ready && left.is_zero() && !options.disable_force_detach_on_timeout;
-        if !self.is_mounted(node) || stage.out_of_service || gives_up {
+        let gives_up = !node_volumes.ready && left.is_zero() && !options.disable_force_detach_on_timeout;
+        if !self.is_mounted(node) || node_volumes.out_of_service || gives_up {
             Verdict::Detach
         } else {
             Verdict::Wait(left)
         }
     }
 
-    /// The node is told first that it may no longer use it.
+    /// The node's status is updated first, so that the kubelet no longer uses it.
     fn detach(&self, attachment: &Value, node: &str, plan: Plan) -> Plan {
         let name = unique_name(&self.csi);
         let withdrawn = self.nodes.get(node).and_then(|node| node::without(node, &name));
@@ -179,7 +180,7 @@ impl VolumeWorld {
         Action::Create { kind: &kinds::VOLUME_ATTACHMENTS, object }
     }
 
-    /// What a driver says about why it cannot attach.
+    /// The events about a driver's attach error.
     fn attach_error(&self, attachment: &Value, pods: &[&Value]) -> Vec<Event> {
         let attached = attachment.bool_at(&["status", "attached"]) == Some(true);
         let error = attachment.str_at(&["status", "attachError", "message"]).filter(|_| !attached);
@@ -189,7 +190,7 @@ impl VolumeWorld {
         pods.iter().map(event).collect()
     }
 
-    /// What a pod is told whose volume is exclusively elsewhere. Names of other namespaces are nobody's business.
+    /// The event about a volume that is exclusively attached elsewhere. It names no objects of other namespaces.
     fn elsewhere(&self, pod: &Value) -> Event {
         let others = || self.pods.iter().filter(|other| node_of(other) != node_of(pod));
         let is_near = |other: &&Value| meta::namespace(other) == meta::namespace(pod);

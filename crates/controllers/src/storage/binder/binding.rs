@@ -1,5 +1,4 @@
-//! The updates that tie a claim and a volume together, and that say how they stand. Each is left out if it would
-//! change nothing.
+//! The updates that bind a claim and a volume, and that set their phases. Each is left out if it would change nothing.
 
 use corten_api::quantity::canonical;
 use corten_api::{Value, meta, value};
@@ -8,16 +7,16 @@ use corten_reconcile::Action;
 
 use crate::storage::{BIND_COMPLETED, BOUND_BY_CONTROLLER, VolumeView, annotation, quantity, update};
 
-/// What the claim's file system had before the volume grew.
+/// The capacity of the claim's file system before the volume was expanded.
 const PRE_RESIZE_CAPACITY: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
 
-/// Whether a volume is for a claim, or meant to be.
+/// True if a volume is bound or pre-bound to a claim.
 pub(super) fn is_for(volume: &VolumeView, claim: &Value) -> bool {
     let Some((key, uid)) = &volume.claim else { return false };
     *key == Key::of(claim) && (uid.is_empty() || uid == meta::uid(claim))
 }
 
-/// Binds both, the volume first: what is left half done is found again by the volume.
+/// Binds both, the volume first: an interrupted binding is found again by the volume.
 pub(super) fn bind(volume: &Value, view: &VolumeView, claim: &Value) -> Vec<Action> {
     let volume_spec = volume_to_claim(volume, view, claim);
     let volume_now = volume_spec.as_ref().unwrap_or(volume);
@@ -37,7 +36,7 @@ pub(super) fn bind(volume: &Value, view: &VolumeView, claim: &Value) -> Vec<Acti
     .collect()
 }
 
-/// The volume as the claim's.
+/// The volume, bound to the claim.
 fn volume_to_claim(volume: &Value, view: &VolumeView, claim: &Value) -> Option<Value> {
     let mut bound = volume.clone();
     if view.claim != Some((Key::of(claim), meta::uid(claim).into())) {
@@ -48,14 +47,14 @@ fn volume_to_claim(volume: &Value, view: &VolumeView, claim: &Value) -> Option<V
         });
         bound.set(&["spec", "claimRef"], reference);
     }
-    // What was meant for the claim from the start was not bound by us.
+    // A volume that was pre-bound to the claim was not bound by the controller.
     if !is_for(view, claim) && annotation(volume, BOUND_BY_CONTROLLER).is_none() {
         bound.set(&["metadata", "annotations", BOUND_BY_CONTROLLER], "yes");
     }
     (bound != *volume).then_some(bound)
 }
 
-/// The claim as the volume's.
+/// The claim, bound to the volume.
 fn claim_to_volume(claim: &Value, volume: &str) -> Option<Value> {
     let mut bound = claim.clone();
     if claim.str_at(&["spec", "volumeName"]) != Some(volume) {
@@ -68,7 +67,7 @@ fn claim_to_volume(claim: &Value, volume: &str) -> Option<Value> {
     (bound != *claim).then_some(bound)
 }
 
-/// Takes a volume back from the claim it was for. One that was meant for the claim from the start stays so.
+/// Unbinds a volume from its claim. A pre-bound volume stays pre-bound.
 pub(super) fn unbind(volume: &Value) -> Vec<Action> {
     let mut free = volume.clone();
     if annotation(volume, BOUND_BY_CONTROLLER).is_some() {
@@ -81,7 +80,7 @@ pub(super) fn unbind(volume: &Value) -> Vec<Action> {
     [Some(update(&kinds::PERSISTENT_VOLUMES, free, ""))].into_iter().chain([available]).flatten().collect()
 }
 
-/// The update that brings a volume into a phase.
+/// The update of a volume's phase.
 pub(super) fn volume_phase(volume: &Value, phase: &str, message: &str) -> Option<Action> {
     if volume.str_at(&["status", "phase"]) == Some(phase) {
         return None;
@@ -95,7 +94,7 @@ pub(super) fn volume_phase(volume: &Value, phase: &str, message: &str) -> Option
     Some(update(&kinds::PERSISTENT_VOLUMES, volume, "status"))
 }
 
-/// The update that brings a claim into a phase, with what its volume offers.
+/// The update of a claim's phase, with the capacity and access modes of its volume.
 pub(super) fn claim_phase(claim: &Value, phase: &str, volume: Option<&Value>) -> Option<Action> {
     let before = claim.str_at(&["status", "phase"]).unwrap_or_default();
     let mut object = claim.clone();
@@ -108,7 +107,7 @@ pub(super) fn claim_phase(claim: &Value, phase: &str, volume: Option<&Value>) ->
         }
         Some(volume) => {
             set_or_remove(&mut object, &["status", "accessModes"], volume.at(&["spec", "accessModes"]));
-            // A claim that was bound before may be smaller than its volume on purpose.
+            // The capacity of a claim that was bound before may deliberately differ from its volume's.
             if before != phase {
                 set_capacity(&mut object, volume);
             }

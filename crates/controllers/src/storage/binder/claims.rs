@@ -1,4 +1,4 @@
-//! What becomes of a claim: bound to a volume, waiting for one, or lost with it.
+//! The reconcile of a claim: bound to a volume, pending, or lost with its volume.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,22 +14,22 @@ use crate::storage::{
     VOLUMES_BY_CLAIM, VolumeView, annotation, class_of_claim, migration, update,
 };
 
-/// Events are kept for an hour: why a claim waits is told again before that is forgotten.
+/// Events expire after an hour: the reason of a pending claim is reported again before that.
 const TELL_AGAIN: Duration = Duration::from_secs(45 * 60);
 
-/// What matters for one claim.
+/// The state of one claim.
 #[derive(Debug, Default)]
 pub(crate) struct ClaimWorld {
     pub(super) claim: Value,
     /// The volume it names.
     pub(super) volume: Option<Arc<Object>>,
-    /// The class it asks for.
+    /// Its storage class.
     pub(super) class: Option<Value>,
-    /// The class of claims that do not say which, if this is one.
+    /// The default storage class, if it names none.
     pub(super) default_class: Option<Str>,
-    /// The volumes it may get.
+    /// The volumes that may match.
     pub(super) candidates: Vec<Arc<Object>>,
-    /// Its pods that have no node yet.
+    /// Its pods that are not bound to a node.
     pub(super) waiting_pods: Vec<Str>,
 }
 
@@ -88,7 +88,7 @@ pub(super) fn plan(world: &ClaimWorld, options: &BinderOptions) -> Plan {
     }
 }
 
-/// A claim that takes what it gets.
+/// A claim without a volume name.
 fn unbound(world: &ClaimWorld, options: &BinderOptions) -> Plan {
     let claim = &world.claim;
     let delayed = world.class.as_ref().is_some_and(storage::waits_for_consumer);
@@ -102,13 +102,13 @@ fn unbound(world: &ClaimWorld, options: &BinderOptions) -> Plan {
     }
     let class = class_of_claim(claim).unwrap_or_default();
     if delayed && annotation(claim, SELECTED_NODE).is_none() {
-        return pending(claim, wait_for_consumer(world)).again_after(TELL_AGAIN);
+        return pending(claim, wait_for_consumer(world)).requeue_after(TELL_AGAIN);
     }
     if !class.is_empty() {
         return provision(world, class, options);
     }
     let message = "no persistent volumes available for this claim and no storage class is set";
-    pending(claim, Event::normal(COMPONENT, claim, "FailedBinding", message)).again_after(TELL_AGAIN)
+    pending(claim, Event::normal(COMPONENT, claim, "FailedBinding", message)).requeue_after(TELL_AGAIN)
 }
 
 fn wait_for_consumer(world: &ClaimWorld) -> Event {
@@ -121,7 +121,7 @@ fn wait_for_consumer(world: &ClaimWorld) -> Event {
     Event::normal(COMPONENT, &world.claim, reason, message)
 }
 
-/// Asks a provisioner for a volume.
+/// Requests a volume from the provisioner.
 fn provision(world: &ClaimWorld, class: &str, options: &BinderOptions) -> Plan {
     if !options.enable_dynamic_provisioning {
         return Plan::done();
@@ -129,7 +129,7 @@ fn provision(world: &ClaimWorld, class: &str, options: &BinderOptions) -> Plan {
     let claim = &world.claim;
     let failed = |message: String| {
         let event = Event::warning(COMPONENT, claim, "ProvisioningFailed", message);
-        Plan::done().event(event).again_after(TELL_AGAIN)
+        Plan::done().event(event).requeue_after(TELL_AGAIN)
     };
     let Some(class) = &world.class else {
         return failed(format!("storageclass.storage.k8s.io \"{class}\" not found"));
@@ -154,10 +154,10 @@ fn provision(world: &ClaimWorld, class: &str, options: &BinderOptions) -> Plan {
          correctly registered."
     );
     let event = Event::normal(COMPONENT, claim, "ExternalProvisioning", message);
-    Plan::done().event(event).again_after(TELL_AGAIN)
+    Plan::done().event(event).requeue_after(TELL_AGAIN)
 }
 
-/// A claim that asks for one volume in particular.
+/// A claim that names a volume.
 fn asking(world: &ClaimWorld, name: &str) -> Plan {
     let claim = &world.claim;
     let Some(object) = &world.volume else {
@@ -177,7 +177,7 @@ fn asking(world: &ClaimWorld, name: &str) -> Plan {
     let message = format!("volume \"{name}\" already bound to a different claim.");
     let event = Event::warning(COMPONENT, claim, "FailedBinding", message);
     if annotation(claim, storage::BOUND_BY_CONTROLLER).is_some() {
-        // Somebody took away that it was bound: nothing that is said of it can be trusted.
+        // Something removed its binding: its other fields cannot be trusted.
         return Plan::done().event(event);
     }
     pending(claim, event)
@@ -214,7 +214,7 @@ fn pending(claim: &Value, event: Event) -> Plan {
     still_pending(claim).event(event)
 }
 
-/// What is lost is told once.
+/// A lost claim, reported once.
 fn lost(world: &ClaimWorld, reason: &'static str, message: &str) -> Plan {
     let claim = &world.claim;
     if claim.str_at(&["status", "phase"]) == Some("Lost") {

@@ -1,4 +1,4 @@
-//! Which volume a claim gets: the one that is meant for it, or the smallest that does.
+//! The volume for a claim: the pre-bound one, or the smallest that matches.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use corten_client::Object;
 use super::binding::is_for;
 use crate::storage::{VolumeView, access_modes, class_of_claim, is_block, quantity};
 
-/// The best of some volumes. Those with the fewest access modes beyond what is asked for are tried first. A claim
-/// whose binding is `delayed` gets only what is meant for it: the rest is chosen together with its pod's node.
+/// The best of some volumes. Those with the fewest access modes beyond the requested ones come first. A claim with
+/// `delayed` binding gets only a pre-bound volume: the scheduler chooses any other together with the node.
 pub(super) fn best(claim: &Value, volumes: &[Arc<Object>], delayed: bool) -> Option<Arc<Object>> {
     let wanted_modes = access_modes(claim);
-    // A selector that cannot be read selects nothing.
+    // A selector that cannot be parsed selects nothing.
     let selector = match claim.at(&["spec", "selector"]) {
         Some(selector) => Some(LabelSelector::from_object(Some(selector)).ok()?),
         None => None,
@@ -50,7 +50,7 @@ fn attributes_class(claim: &Value) -> &str {
     claim.str_at(&["spec", "volumeAttributesClassName"]).unwrap_or_default()
 }
 
-/// Why a claim cannot have the volume it asks for.
+/// The reason why a claim cannot be bound to the volume it names.
 pub(super) fn objection(claim: &Value, volume: &Value, view: &VolumeView) -> Option<String> {
     let asked = quantity(claim, &["spec", "resources", "requests", "storage"]);
     let size = |quantity: Option<corten_api::quantity::Quantity>| quantity.map_or(0, |q| q.value());

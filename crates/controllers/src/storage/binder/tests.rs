@@ -1,4 +1,4 @@
-//! Which volume a claim gets, what becomes of both, and what people are told.
+//! Tests of the binder: matching, phases and events.
 
 use corten_api::value;
 use corten_client::View;
@@ -14,7 +14,7 @@ mod claims;
 mod matching;
 mod volumes;
 
-/// A claim of a gigabyte that does not say which class.
+/// A claim of a gigabyte without a class.
 fn claim() -> Value {
     value!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
@@ -46,7 +46,7 @@ fn annotated(object: Value, keys: &[&str]) -> Value {
     keys.iter().fold(object, |object, key| with(object, &["metadata", "annotations", key], "yes"))
 }
 
-/// The volume for the claim, with its uid or without.
+/// The volume with a claim reference, with its uid or without.
 fn claimed(volume: Value, uid: &str) -> Value {
     let mut reference =
         value!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "n", "name": "c"});
@@ -60,7 +60,7 @@ fn phase(object: Value, phase: &str) -> Value {
     with(object, &["status", "phase"], phase)
 }
 
-/// The claim and the volume `v`, bound to each other by us.
+/// The claim and the volume `v`, bound to each other by the controller.
 fn bound_pair() -> (Value, Value) {
     let claim =
         annotated(with(claim(), &["spec", "volumeName"], "v"), &[BIND_COMPLETED, BOUND_BY_CONTROLLER]);
@@ -79,7 +79,7 @@ fn plan(world: &World) -> Plan {
     binder().plan(&Key::default(), world, at(0))
 }
 
-/// What a plan does and tells, in words.
+/// The actions and events of a plan.
 fn words(plan: &Plan) -> Vec<String> {
     let word = |action: &Action| match action {
         Action::Update { object, subresource: "status", .. } => {
@@ -93,7 +93,7 @@ fn words(plan: &Plan) -> Vec<String> {
     plan.actions().map(word).chain(events).collect()
 }
 
-/// The object of the first update of a name that is no status.
+/// The object of the first update of a name that is not of its status.
 fn updated<'a>(plan: &'a Plan, name: &str) -> &'a Value {
     let found = plan.actions().find_map(|action| match action {
         Action::Update { object, subresource: "", .. } if corten_api::meta::name(object) == name => {

@@ -1,4 +1,4 @@
-//! What becomes of a volume: available, bound, or released and dealt with as it says.
+//! The reconcile of a volume: available, bound, or released and reclaimed by its policy.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,17 @@ use crate::storage::{
     with_finalizer,
 };
 
-/// Keeps a volume that an in-tree plugin made until what it stands for is gone.
+/// The finalizer of volumes of in-tree plugins, until their storage is deleted.
 const IN_TREE_PROTECTION: &str = "kubernetes.io/pv-controller";
-/// The same of external provisioners.
+/// The same for external provisioners.
 const EXTERNAL_PROTECTION: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 
-/// What matters for one volume.
+/// The state of one volume.
 #[derive(Debug, Default)]
 pub(crate) struct VolumeWorld {
     pub(super) volume: Value,
     pub(super) view: VolumeView,
-    /// The claim of the name it is for.
+    /// The claim of the name in its claim reference.
     pub(super) claim: Option<Value>,
     pub(super) asked: Asked,
     /// The unfinished pods that use the claim of that name.
@@ -44,7 +44,8 @@ pub(super) fn observe(caches: &Caches, key: &Key) -> Option<VolumeWorld> {
 }
 
 impl VolumeWorld {
-    /// A volume whose claim is not in the cache may be newer than the cache: releasing it would lose its data.
+    /// The path of the claim to be read from the API server: the claim may be newer than the cache, and releasing its
+    /// volume would lose data.
     pub(super) fn question(&self) -> Option<String> {
         let (key, uid) = self.view.claim.as_ref()?;
         if uid.is_empty() {
@@ -75,10 +76,10 @@ pub(super) fn plan(world: &VolumeWorld) -> Plan {
     };
     match claim.str_at(&["spec", "volumeName"]).unwrap_or_default() {
         "" if is_block(claim) != world.view.block => mismatch(volume, claim),
-        // The claim is looked at for the same reasons as its volume, and finishes what was begun.
+        // The claim is reconciled for the same reasons as its volume, and completes the binding.
         "" => Plan::done(),
         name if name == meta::name(volume) => phase(volume, "Bound"),
-        // It was made for the claim, and the claim has another.
+        // It was provisioned for the claim, and the claim has another.
         _ if annotation(volume, PROVISIONED_BY).is_some() && policy(volume) == "Delete" => release(world),
         _ => binding::unbind(volume).into_iter().fold(Plan::done(), Plan::then),
     }
@@ -106,7 +107,7 @@ fn mismatch(volume: &Value, claim: &Value) -> Plan {
         .event(Event::warning(COMPONENT, claim, "VolumeMismatch", about_claim))
 }
 
-/// Releases a volume that nobody claims, and does with it what it says. What has failed stays so for people to see.
+/// Releases a volume without a claim, and reclaims it by its policy. A failed one stays failed for users to see.
 fn release(world: &VolumeWorld) -> Plan {
     let mut volume = world.volume.clone();
     let mut plan = Plan::done();
@@ -122,7 +123,7 @@ fn release(world: &VolumeWorld) -> Plan {
         "Recycle" => recycle(world, &volume, plan),
         "Delete" => match missing_deleter(&volume) {
             Some(error) => fail(&volume, plan, "VolumeFailedDelete", &error),
-            // Whoever made it takes it away.
+            // The provisioner deletes it.
             None => plan,
         },
         _ => {
@@ -142,7 +143,7 @@ fn recycle(world: &VolumeWorld, volume: &Value, plan: Plan) -> Plan {
     fail(volume, plan, "VolumeFailedRecycle", "No recycler plugin found for the volume!")
 }
 
-/// Why nobody can delete what a volume stands for.
+/// The reason why the storage of a volume cannot be deleted.
 fn missing_deleter(volume: &Value) -> Option<String> {
     match annotation(volume, PROVISIONED_BY).filter(|name| !name.is_empty()) {
         Some(plugin) if plugin.starts_with("kubernetes.io/") => {
@@ -159,7 +160,7 @@ fn missing_deleter(volume: &Value) -> Option<String> {
     }
 }
 
-/// What failed is told once.
+/// A failure, reported once.
 fn fail(volume: &Value, plan: Plan, reason: &'static str, message: &str) -> Plan {
     match binding::volume_phase(volume, "Failed", message) {
         Some(action) => plan.then(action).event(Event::warning(COMPONENT, volume, reason, message)),
@@ -167,14 +168,14 @@ fn fail(volume: &Value, plan: Plan, reason: &'static str, message: &str) -> Plan
     }
 }
 
-/// The volume with what its provisioner stands for put right; `None` if it is.
+/// The volume with the annotation of its migrated provisioner; `None` if it has it.
 fn amended(volume: &Value) -> Option<Value> {
     let migrated = migration::of_volume(volume);
     let protected = protected(migrated.as_ref().unwrap_or(volume));
     protected.or(migrated)
 }
 
-/// The volume with the finalizers that the one who made it needs.
+/// The volume with the finalizers that its provisioner needs.
 fn protected(volume: &Value) -> Option<Value> {
     let provisioner = annotation(volume, PROVISIONED_BY)?;
     let holds = |finalizer: &str| meta::finalizers(volume).any(|held| held == finalizer);

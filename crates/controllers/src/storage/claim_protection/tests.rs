@@ -1,4 +1,4 @@
-//! Which claims are held, let go, and said to be unused.
+//! Tests of finalizers and of the condition `Unused`.
 
 use corten_api::value;
 use corten_reconcile::Action;
@@ -42,13 +42,13 @@ fn going_with(claims: &[Value], pods: &[Value]) -> Going {
     Going { namespace: "n".into(), claims: claims.to_vec(), pods: pods.to_vec(), asked: Asked::NotYet }
 }
 
-/// The claims that are let go.
+/// The claims whose finalizers are removed.
 fn released(going: &[Value], pods: &[Value]) -> Vec<String> {
     let plan = plan(&World::Going(going_with(going, pods)));
     let name = |action: &Action| match action {
         Action::Update { object, subresource: "", .. } => {
             assert_eq!(meta::finalizers(object).count(), 0);
-            assert_eq!(meta::resource_version(object), "3", "in the version that was looked at");
+            assert_eq!(meta::resource_version(object), "3", "in the version that was read");
             meta::name(object).to_owned()
         }
         other => panic!("{other:?}"),
@@ -86,7 +86,7 @@ fn an_ephemeral_claim_goes_with_its_pod() {
 }
 
 #[test]
-fn the_server_is_asked_once_for_all_claims_of_a_namespace() {
+fn pods_of_a_namespace_are_listed_once_for_all_claims() {
     let mut world = World::Going(going_with(&[held("a"), held("b"), held("c")], &[using("a")]));
     assert_eq!(ClaimProtection.ask(&world), ["/api/v1/namespaces/n/pods"]);
     ClaimProtection.learn(&mut world, "", Ok(value!({"items": [(using("b"))]})));
@@ -110,27 +110,27 @@ fn a_claim_without_protection_gets_it() {
 }
 
 #[test]
-fn bound_claims_say_whether_they_are_used() {
+fn bound_claims_report_whether_they_are_used() {
     let bound = || with(held("c"), &["status", "phase"], "Bound");
-    let told = |claim: &Value, used: bool| {
+    let reported = |claim: &Value, used: bool| {
         let plan = plan(&World::Claim(claim.clone(), used));
         plan.actions().find_map(|action| match action {
             Action::Update { object, subresource: "status", .. } => Some(object.clone()),
             _ => None,
         })
     };
-    let unused = told(&bound(), false).unwrap();
+    let unused = reported(&bound(), false).unwrap();
     let condition = conditions::condition(&unused, "Unused").unwrap();
     assert_eq!(condition.str_at(&["status"]), Some("True"));
     assert_eq!(condition.str_at(&["reason"]), Some("NoPodsUsingPVC"));
     assert_eq!(condition.str_at(&["message"]), Some("No pods are currently referencing this PVC"));
-    assert_eq!(told(&unused, false), None);
-    let used = told(&unused, true).unwrap();
+    assert_eq!(reported(&unused, false), None);
+    let used = reported(&unused, true).unwrap();
     let condition = conditions::condition(&used, "Unused").unwrap();
     assert_eq!(condition.str_at(&["status"]), Some("False"));
     assert_eq!(condition.str_at(&["reason"]), Some("PodUsingPVC"));
-    assert_eq!(told(&used, true), None);
-    assert_eq!(told(&held("c"), false), None, "one that is not bound says nothing");
+    assert_eq!(reported(&used, true), None);
+    assert_eq!(reported(&held("c"), false), None, "one that is not bound says nothing");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Which claims get a directory, where, and when it is given back.
+//! Tests of provisioning and reclaiming.
 
 use super::*;
 use crate::testing::{at, done};
@@ -10,7 +10,7 @@ fn class() -> Value {
     })
 }
 
-/// A claim that the binder asks a volume for, with a node.
+/// A claim that the binder has annotated, with a selected node.
 fn claim() -> Value {
     value!({
         "metadata": {
@@ -107,7 +107,7 @@ fn others_are_left_alone() {
 }
 
 #[test]
-fn what_a_directory_cannot_be_is_told() {
+fn unsupported_claims_are_reported() {
     let immediate = World {
         class: Some(with(class(), &["volumeBindingMode"], "Immediate")),
         ..world(without(claim(), &["metadata", "annotations", SELECTED_NODE]))

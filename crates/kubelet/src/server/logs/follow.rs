@@ -11,29 +11,29 @@ use tokio::fs::File;
 use tokio::io::{AsyncBufReadExt, AsyncSeekExt, BufReader};
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use super::lines::Shown;
+use super::lines::LineSelection;
 use super::options::LogOptions;
 use super::tail;
-use crate::shared_file;
+use crate::containers::shared_file;
 
-/// How much is read and sent at once.
+/// The size of a piece that is read and sent.
 const PIECE: usize = 32 * 1024;
-/// Runtimes break lines long before this: a longer one was not written by one.
+/// The maximum length of a line. Runtimes break lines long before this.
 const LONGEST: usize = 16 << 20;
-/// How often a runtime is asked that does not tell when a container ends.
+/// The time between checks of a container whose runtime has no events.
 const RELIST: Duration = Duration::from_secs(1);
 
 /// A log that is being read.
 pub(super) struct Reading {
     file: BufReader<File>,
     path: PathBuf,
-    shown: Shown,
+    shown: LineSelection,
     /// The beginning of a line whose end is not written yet.
     begun: Vec<u8>,
     following: Option<Following>,
 }
 
-/// What tells that there is more to read, or that there will not be.
+/// The sources of changes of a followed log.
 struct Following {
     writes: Writes,
     runtime: Arc<dyn Runtime>,
@@ -42,37 +42,43 @@ struct Following {
     runs: bool,
 }
 
+/// A log that cannot be read; messages are upstream's.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error("failed to get container status {id:?}: {err}")]
+    Status { id: String, err: corten_container::Error },
+    #[error("failed to {operation} log file {path:?}: {err}")]
+    File { operation: &'static str, path: PathBuf, err: std::io::Error },
+}
+
 impl Reading {
     pub(super) async fn begin(
         runtime: Arc<dyn Runtime>,
         id: String,
         options: LogOptions,
-    ) -> Result<Reading, String> {
-        let status = runtime
-            .container_status(&id)
-            .await
-            .map_err(|error| format!("failed to get container status {id:?}: {error}"))?;
+    ) -> Result<Reading, ReadError> {
+        let status =
+            runtime.container_status(&id).await.map_err(|err| ReadError::Status { id: id.clone(), err })?;
         let path = PathBuf::from(&status.log_path);
-        let failed =
-            |what: &str, error: std::io::Error| format!("failed to {what} log file {path:?}: {error}");
-        let mut file = shared_file::open(&path).map_err(|error| failed("open", error))?;
+        let failed = |operation, err: std::io::Error| ReadError::File { operation, path: path.clone(), err };
+        let mut file = shared_file::open(&path).map_err(|err| failed("open", err))?;
         let start = match options.tail_lines {
             Some(lines) => {
                 let found = tokio::task::spawn_blocking(move || {
                     let start = tail::start(&mut file, lines);
                     (file, start)
                 });
-                let (again, start) = found.await.map_err(|error| error.to_string())?;
+                let (again, start) = found.await.map_err(|err| failed("tail", std::io::Error::other(err)))?;
                 file = again;
-                start.map_err(|error| failed("tail", error))?
+                start.map_err(|err| failed("tail", err))?
             }
             None => 0,
         };
         let mut file = File::from_std(file);
-        file.seek(std::io::SeekFrom::Start(start)).await.map_err(|error| failed("seek in", error))?;
+        file.seek(std::io::SeekFrom::Start(start)).await.map_err(|err| failed("seek in", err))?;
         let following = match options.follow {
             true => Some(Following {
-                writes: Writes::of(&path).map_err(|error| failed("watch", error))?,
+                writes: Writes::of(&path).map_err(|err| failed("watch", err))?,
                 events: runtime.events(),
                 runtime,
                 id,
@@ -81,16 +87,16 @@ impl Reading {
             false => None,
         };
         let file = BufReader::with_capacity(PIECE, file);
-        Ok(Reading { file, shown: Shown::new(&options), path, begun: Vec::new(), following })
+        Ok(Reading { file, shown: LineSelection::new(&options), path, begun: Vec::new(), following })
     }
 
-    /// What comes next; `None` at the end.
+    /// The next piece; `None` at the end.
     pub(super) async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
         let mut out = Vec::new();
         while !self.shown.is_over() {
             let ended = self.read_line().await?;
             let whole = self.begun.ends_with(b"\n");
-            // The last line of a log that nobody goes on with is shown as far as it goes.
+            // The last line of a log that is not followed may be incomplete.
             let last = ended && self.following.is_none() && !self.begun.is_empty();
             if whole || last {
                 self.shown.add(&self.begun, &mut out);
@@ -106,7 +112,7 @@ impl Reading {
         Ok(if out.is_empty() { None } else { Some(out.into()) })
     }
 
-    /// Reads to the end of a line or of the file; whether it was the file's.
+    /// Reads to the end of a line or of the file. Returns true if it was the end of the file.
     async fn read_line(&mut self) -> std::io::Result<bool> {
         let available = self.file.fill_buf().await?;
         if available.is_empty() {
@@ -124,7 +130,7 @@ impl Reading {
         Ok(false)
     }
 
-    /// At the end of the file: waits until there may be more, if there ever will be.
+    /// At the end of the file: waits for more. Returns false if there will be none.
     async fn more(&mut self) -> std::io::Result<bool> {
         let Some(following) = &mut self.following else { return Ok(false) };
         if !following.runs {
@@ -140,23 +146,23 @@ impl Reading {
     }
 }
 
-/// The file that is at the path now, if there is one.
+/// Opens the file that is at the path now, if there is one.
 fn reopened(path: &Path) -> std::io::Result<Option<File>> {
     match shared_file::open(path) {
         Ok(file) => Ok(Some(File::from_std(file))),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+        Err(err) if err.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(err) => Err(err),
     }
 }
 
 impl Following {
-    /// Waits until there may be something new in the file. The end of the container is one last reason to look.
+    /// Waits until the file may have changed. The exit of the container is one last reason to read.
     async fn wait(&mut self) -> std::io::Result<Change> {
         self.runs = self.is_running().await;
         if !self.runs {
             return Ok(Change::Written);
         }
-        let silent = !self.runtime.tells_events();
+        let silent = !self.runtime.supports_events();
         loop {
             tokio::select! {
                 change = self.writes.next() => return change,
@@ -177,7 +183,7 @@ impl Following {
         match self.runtime.container_status(&self.id).await {
             Ok(status) => status.state == ContainerState::Running,
             // A runtime that cannot be reached says nothing about its containers.
-            Err(error) => matches!(error, corten_container::Error::Unavailable(_)),
+            Err(err) => matches!(err, corten_container::Error::Unavailable(_)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The lines of a log as runtimes write them, and what of them is shown. Pure.
+//! The lines of a CRI log, and the selection of those to show. Pure.
 //!
 //! ```text
 //! 2016-10-06T00:17:09.669794202Z stdout P the beginning of a long line
@@ -9,11 +9,11 @@ use jiff::Timestamp;
 
 use super::options::LogOptions;
 
-/// One line of a log file, taken apart.
+/// A parsed line of a log file.
 #[derive(Debug, PartialEq, Eq)]
 struct Line<'a> {
     time: Timestamp,
-    /// What the container wrote, with its end of line unless there is more of it to come.
+    /// The container's output, with a newline unless the line is partial.
     said: &'a [u8],
 }
 
@@ -29,36 +29,36 @@ fn parse(line: &[u8]) -> Option<Line<'_>> {
     Some(Line { time, said })
 }
 
-/// Picks what is shown of lines.
-pub(super) struct Shown {
+/// Selects what is shown of lines.
+pub(super) struct LineSelection {
     since: Option<Timestamp>,
     timestamps: bool,
-    /// How many bytes may still be shown.
+    /// The number of bytes that may still be shown.
     left: u64,
-    /// How many lines of the file may still be shown.
+    /// The number of lines that may still be shown.
     lines: u64,
-    /// Whether the next piece begins a line.
+    /// True if the next piece begins a line.
     begins: bool,
 }
 
-impl Shown {
-    pub(super) fn new(options: &LogOptions) -> Shown {
-        Shown {
+impl LineSelection {
+    pub(super) fn new(options: &LogOptions) -> LineSelection {
+        LineSelection {
             since: options.since,
             timestamps: options.timestamps,
             left: options.limit_bytes.unwrap_or(u64::MAX),
-            // Whoever follows is to see also what comes after.
+            // A client that follows also gets later lines.
             lines: options.tail_lines.filter(|_| !options.follow).unwrap_or(u64::MAX),
             begins: true,
         }
     }
 
-    /// Whether nothing more is to be shown.
+    /// Returns true if nothing more is shown.
     pub(super) fn is_over(&self) -> bool {
         self.left == 0 || self.lines == 0
     }
 
-    /// Adds what is shown of a line of the file; one that no runtime wrote is not.
+    /// Adds what is shown of a line. A line that is not in CRI format is not shown.
     pub(super) fn add(&mut self, line: &[u8], out: &mut Vec<u8>) {
         let Some(Line { time, said }) = parse(line) else { return };
         self.lines -= 1;
@@ -90,7 +90,7 @@ mod tests {
                        1970-01-01T00:00:04Z stdout F \n";
 
     fn shown(options: &LogOptions) -> String {
-        let mut shown = Shown::new(options);
+        let mut shown = LineSelection::new(options);
         let mut out = Vec::new();
         for line in LOG.split_inclusive('\n') {
             if !shown.is_over() {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown() {
+    fn options_select_lines() {
         let all = LogOptions::default();
         assert_eq!(shown(&all), "one\ntwo, three\n\n");
         let since = Some(Timestamp::from_second(3).unwrap());

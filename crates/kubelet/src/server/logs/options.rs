@@ -1,4 +1,4 @@
-//! What of a log is asked for: `PodLogOptions`, from the query.
+//! The options of a log request: `PodLogOptions`, from the query.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::server::query::Query;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct LogOptions {
     pub(super) follow: bool,
-    /// Of the container before the one that runs.
+    /// The log of the previous container.
     pub(super) previous: bool,
     pub(super) timestamps: bool,
     pub(super) since: Option<Timestamp>,
@@ -18,11 +18,11 @@ pub(super) struct LogOptions {
     pub(super) limit_bytes: Option<u64>,
 }
 
-type Refusal = (StatusCode, String);
+type Rejection = (StatusCode, String);
 
 impl LogOptions {
-    pub(super) fn read(query: &Query, now: Timestamp) -> Result<LogOptions, Refusal> {
-        // The name of old; `all` is as good as none.
+    pub(super) fn read(query: &Query, now: Timestamp) -> Result<LogOptions, Rejection> {
+        // The old name of the parameter; `all` means no limit.
         let tail = match query.get("tail") {
             Some("all") => None,
             Some(tail) if !tail.is_empty() => Some(tail),
@@ -38,7 +38,11 @@ impl LogOptions {
             previous: query.flag("previous"),
             timestamps: query.flag("timestamps"),
             since: match since_seconds {
-                Some(seconds) => Some(now - Duration::from_secs(at_least(seconds, 1)?)),
+                // Before the first time there is, nothing was written either.
+                Some(seconds) => {
+                    let ago = Duration::from_secs(at_least(seconds, 1)?);
+                    Some(now.checked_sub(ago).unwrap_or(Timestamp::MIN))
+                }
                 None => since_time,
             },
             tail_lines: number(tail)?.map(|lines| at_least(lines, 0)).transpose()?,
@@ -60,19 +64,19 @@ impl LogOptions {
     }
 }
 
-fn number(text: Option<&str>) -> Result<Option<i64>, Refusal> {
+fn number(text: Option<&str>) -> Result<Option<i64>, Rejection> {
     text.filter(|text| !text.is_empty()).map(|text| text.parse().map_err(|_| undecodable())).transpose()
 }
 
-fn at_least(number: i64, least: u64) -> Result<u64, Refusal> {
+fn at_least(number: i64, least: u64) -> Result<u64, Rejection> {
     u64::try_from(number).ok().filter(|number| *number >= least).ok_or_else(invalid)
 }
 
-fn undecodable() -> Refusal {
+fn undecodable() -> Rejection {
     (StatusCode::BAD_REQUEST, r#"{"message": "Unable to decode query."}"#.to_owned())
 }
 
-fn invalid() -> Refusal {
+fn invalid() -> Rejection {
     (StatusCode::UNPROCESSABLE_ENTITY, r#"{"message": "Invalid request."}"#.to_owned())
 }
 
@@ -86,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn options() {
+    fn options_are_parsed() {
         let read_all =
             read("follow=true&previous=1&timestamps=true&sinceSeconds=10&tailLines=0&limitBytes=5");
         let expected = LogOptions {
@@ -99,6 +103,11 @@ mod tests {
         };
         assert_eq!(read_all, Ok(expected));
         assert_eq!(read("tail=all&tailLines=7"), Ok(LogOptions::default()));
+        let since = Some(Timestamp::MIN);
+        assert_eq!(
+            read("sinceSeconds=9223372036854775807"),
+            Ok(LogOptions { since, ..LogOptions::default() })
+        );
         assert_eq!(read("tailLines=-1"), Err(422));
         assert_eq!(read("limitBytes=0"), Err(422));
         assert_eq!(read("sinceSeconds=1&sinceTime=1970-01-01T00:00:00Z"), Err(422));

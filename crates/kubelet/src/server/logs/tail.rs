@@ -1,10 +1,10 @@
-//! Where the last lines of a file begin.
+//! Finds the beginning of the last lines of a file.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
 const BLOCK: u64 = 16 * 1024;
 
-/// The place in a file from which on there are so many ends of lines; its beginning if there are fewer.
+/// The offset after which there are this many newlines; zero if there are fewer.
 pub(super) fn start(file: &mut (impl Read + Seek), lines: u64) -> io::Result<u64> {
     let mut right = file.seek(SeekFrom::End(0))?;
     let mut seen = 0;
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_lines() {
+    fn the_last_lines_are_found() {
         let at = |text: &str, lines| start(&mut Cursor::new(text), lines).unwrap();
         for (text, lines, expected) in
             [("a\nb\nc\n", 0, 6), ("a\nb\nc\n", 1, 4), ("a\nb\nc\n", 3, 0), ("a\nb\nc\n", 9, 0), ("", 1, 0)]

@@ -1,17 +1,17 @@
-//! `/metrics/cadvisor`: what cgroups and interfaces count, by container. One line of the table for each metric.
+//! `/metrics/cadvisor`: the counters of cgroups and interfaces, by container. One line of the table for each metric.
 
 use corten_container::native::usage::{Cpu, Io, Memory};
 use corten_container::{PsiData, PsiStats};
+use corten_serving::metrics::{Exposition, Kind};
 use jiff::Timestamp;
 
 use super::subjects::{self, Subject};
-use super::text::{Exposition, Kind};
-use crate::machine::Machine;
+use crate::kubelet::Kubelet;
 use crate::stats::Interface;
 
 const NANOSECONDS: f64 = 1e9;
 
-/// A value, with the labels that tell it from its siblings.
+/// Values with the labels that distinguish them.
 type Values = Vec<(Vec<(&'static str, String)>, f64)>;
 
 struct Metric {
@@ -21,18 +21,18 @@ struct Metric {
     values: fn(&Subject) -> Values,
 }
 
-pub(super) async fn render(machine: &Machine) -> String {
+pub(super) async fn render(kubelet: &Kubelet) -> String {
     let mut text = Exposition::default();
-    let now = machine.clock.now();
-    let found = subjects::all(machine).await;
+    let now = kubelet.clock.now();
+    let found = subjects::all(kubelet).await;
     let failed = found.is_err();
     match found {
         Ok(subjects) => write(&mut text, &subjects, now),
-        Err(error) => tracing::warn!(%error, "containers could not be listed"),
+        Err(err) => tracing::warn!(%err, "cannot list containers for metrics"),
     }
     let help = "1 if there was an error while getting container metrics, 0 otherwise";
-    text.one("container_scrape_error", Kind::Gauge, help, f64::from(u8::from(failed)));
-    write_machine(&mut text, machine);
+    text.single("container_scrape_error", Kind::Gauge, help, f64::from(u8::from(failed)));
+    write_machine(&mut text, kubelet);
     text.finish()
 }
 
@@ -48,14 +48,14 @@ fn write(text: &mut Exposition, subjects: &[Subject], now: Timestamp) {
                 let mut labels = subject.labels().to_vec();
                 labels.extend(extra.iter().map(|(label, value)| (*label, value.as_str())));
                 labels.sort_unstable();
-                text.sample(metric.name, &labels, value, Some(now));
+                text.sample_at(metric.name, &labels, value, Some(now));
             }
         }
     }
 }
 
-/// The machine itself, by the names that tell it from others.
-fn write_machine(text: &mut Exposition, machine: &Machine) {
+/// The metrics of the machine itself.
+fn write_machine(text: &mut Exposition, kubelet: &Kubelet) {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let (id, uuid) = (read("/etc/machine-id"), read("/sys/class/dmi/id/product_uuid"));
     let boot = read("/proc/sys/kernel/random/boot_id");
@@ -63,13 +63,17 @@ fn write_machine(text: &mut Exposition, machine: &Machine) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let values = [
         ("machine_cpu_cores", "Number of logical CPU cores.", cores as f64),
-        ("machine_memory_bytes", "Amount of memory installed on the machine.", machine.config.memory as f64),
+        (
+            "machine_memory_bytes",
+            "Amount of memory installed on the machine.",
+            kubelet.containers.config.memory as f64,
+        ),
     ];
     for (name, help, value) in values {
         text.family(name, Kind::Gauge, help);
-        text.sample(name, &labels, value, None);
+        text.sample(name, &labels, value);
     }
-    text.one(
+    text.single(
         "machine_scrape_error",
         Kind::Gauge,
         "1 if there was an error while getting machine metrics, 0 otherwise.",
@@ -126,7 +130,7 @@ fn operations(subject: &Subject) -> Values {
     subject.usage.io.iter().flat_map(each).collect()
 }
 
-/// The device of a number, as the node names it.
+/// The name of a device, by its numbers.
 fn device(number: &str) -> String {
     let link = std::fs::read_link(format!("/sys/dev/block/{number}")).unwrap_or_default();
     link.file_name().map(|name| format!("/dev/{}", name.to_string_lossy())).unwrap_or_default()
@@ -342,37 +346,37 @@ const METRICS: &[Metric] = &[
     Metric {
         name: "container_pressure_cpu_stalled_seconds_total",
         kind: Kind::Counter,
-        help: "Time for which nobody in the container got a CPU.",
+        help: "Total time duration no tasks in the container could make progress due to CPU congestion.",
         values: |s| pressure(s.usage.cpu_pressure.as_ref(), |psi| &psi.full),
     },
     Metric {
         name: "container_pressure_cpu_waiting_seconds_total",
         kind: Kind::Counter,
-        help: "Time for which somebody in the container waited for a CPU.",
+        help: "Total time duration tasks in the container have waited due to CPU congestion.",
         values: |s| pressure(s.usage.cpu_pressure.as_ref(), |psi| &psi.some),
     },
     Metric {
         name: "container_pressure_io_stalled_seconds_total",
         kind: Kind::Counter,
-        help: "Time for which nobody in the container got on because of disks.",
+        help: "Total time duration no tasks in the container could make progress due to IO congestion.",
         values: |s| pressure(s.usage.io_pressure.as_ref(), |psi| &psi.full),
     },
     Metric {
         name: "container_pressure_io_waiting_seconds_total",
         kind: Kind::Counter,
-        help: "Time for which somebody in the container waited for disks.",
+        help: "Total time duration tasks in the container have waited due to IO congestion.",
         values: |s| pressure(s.usage.io_pressure.as_ref(), |psi| &psi.some),
     },
     Metric {
         name: "container_pressure_memory_stalled_seconds_total",
         kind: Kind::Counter,
-        help: "Time for which nobody in the container got on for want of memory.",
+        help: "Total time duration no tasks in the container could make progress due to memory congestion.",
         values: |s| pressure(s.usage.memory_pressure.as_ref(), |psi| &psi.full),
     },
     Metric {
         name: "container_pressure_memory_waiting_seconds_total",
         kind: Kind::Counter,
-        help: "Time for which somebody in the container waited for memory.",
+        help: "Total time duration tasks in the container have waited due to memory congestion.",
         values: |s| pressure(s.usage.memory_pressure.as_ref(), |psi| &psi.some),
     },
     Metric {

@@ -1,22 +1,22 @@
-//! `/metrics`: the kubelet itself.
+//! `/metrics`: the kubelet's own metrics.
 
 use corten_container::native::cgroup::Cgroups;
 use corten_container::{ContainerFilter, ContainerState, PodSandboxFilter, PodSandboxState};
+use corten_serving::metrics::{Exposition, Kind};
 
-use super::text::{Exposition, Kind};
-use crate::machine::Machine;
+use crate::kubelet::Kubelet;
 use crate::stats::{self, Detail, FsStats, Summary};
 
-/// What is told of a volume.
+/// A value of a volume.
 type OfVolume = fn(&FsStats) -> u64;
 
-pub(super) async fn render(machine: &Machine) -> String {
+pub(super) async fn render(kubelet: &Kubelet) -> String {
     let mut text = Exposition::default();
-    write_node(&mut text, machine);
-    write_pods(&mut text, machine);
-    write_running(&mut text, machine).await;
-    write_gone(&mut text, machine);
-    if let Ok(summary) = stats::summary(machine, Detail::Everything).await {
+    write_node(&mut text, kubelet);
+    write_pods(&mut text, kubelet);
+    write_running(&mut text, kubelet).await;
+    write_gone(&mut text, kubelet);
+    if let Ok(summary) = stats::summary(kubelet, Detail::Everything).await {
         write_volumes(&mut text, &summary);
         write_logs(&mut text, &summary);
     }
@@ -24,18 +24,18 @@ pub(super) async fn render(machine: &Machine) -> String {
     text.finish()
 }
 
-fn write_node(text: &mut Exposition, machine: &Machine) {
+fn write_node(text: &mut Exposition, kubelet: &Kubelet) {
     text.family("kubelet_node_name", Kind::Gauge, "[ALPHA] The node's name. The count is always 1.");
-    text.sample("kubelet_node_name", &[("node", &machine.config.node_name)], 1.0, None);
-    let version = match machine.cgroups.hierarchies() {
+    text.sample("kubelet_node_name", &[("node", &kubelet.api.node_name)], 1.0);
+    let version = match kubelet.resources.cgroups.hierarchies() {
         Cgroups::V1(_) => 1.0,
         Cgroups::V2(_) => 2.0,
     };
-    text.one("kubelet_cgroup_version", Kind::Gauge, "[ALPHA] cgroup version on the hosts.", version);
+    text.single("kubelet_cgroup_version", Kind::Gauge, "[ALPHA] cgroup version on the hosts.", version);
 }
 
-fn write_pods(text: &mut Exposition, machine: &Machine) {
-    let pods = machine.pods.all();
+fn write_pods(text: &mut Exposition, kubelet: &Kubelet) {
+    let pods = kubelet.pod_workers.pods();
     let (fixed, other) = pods.iter().partition::<Vec<_>, _>(|pod| pod.is_static());
     let counts = [("true", fixed.len()), ("", other.len())];
     for (name, help) in [
@@ -44,59 +44,59 @@ fn write_pods(text: &mut Exposition, machine: &Machine) {
     ] {
         text.family(name, Kind::Gauge, help);
         for (is_static, count) in counts {
-            text.sample(name, &[("static", is_static)], count as f64, None);
+            text.sample(name, &[("static", is_static)], count as f64);
         }
     }
 }
 
-async fn write_running(text: &mut Exposition, machine: &Machine) {
+async fn write_running(text: &mut Exposition, kubelet: &Kubelet) {
     let states = [
         (ContainerState::Created, "created"),
         (ContainerState::Running, "running"),
         (ContainerState::Exited, "exited"),
         (ContainerState::Unknown, "unknown"),
     ];
-    if let Ok(containers) = machine.runtime.list_containers(&ContainerFilter::default()).await {
+    if let Ok(containers) = kubelet.containers.runtime.list_containers(&ContainerFilter::default()).await {
         let name = "kubelet_running_containers";
         text.family(name, Kind::Gauge, "[ALPHA] Number of containers currently running");
         for (state, word) in states {
             let count = containers.iter().filter(|container| container.state == state).count();
-            text.sample(name, &[("container_state", word)], count as f64, None);
+            text.sample(name, &[("container_state", word)], count as f64);
         }
     }
-    if let Ok(sandboxes) = machine.runtime.list_pod_sandboxes(&PodSandboxFilter::default()).await {
+    if let Ok(sandboxes) = kubelet.containers.runtime.list_pod_sandboxes(&PodSandboxFilter::default()).await {
         let ready = sandboxes.iter().filter(|sandbox| sandbox.state == PodSandboxState::Ready).count();
         let help = "[ALPHA] Number of pods that have a running pod sandbox";
-        text.one("kubelet_running_pods", Kind::Gauge, help, ready as f64);
+        text.single("kubelet_running_pods", Kind::Gauge, help, ready as f64);
     }
 }
 
-/// Who had to go or was not let in: pods and images.
-fn write_gone(text: &mut Exposition, machine: &Machine) {
+/// Evicted, preempted and rejected pods, and removed images.
+fn write_gone(text: &mut Exposition, kubelet: &Kubelet) {
     let families = [
         (
             "kubelet_evictions",
             "eviction_signal",
             "[ALPHA] Cumulative number of pod evictions by eviction signal",
-            named(machine.evictions.counts()),
+            named(kubelet.eviction.counts()),
         ),
         (
             "kubelet_preemptions",
             "preemption_signal",
             "[ALPHA] Cumulative number of pod preemptions by preemption resource",
-            machine.admissions.preempted(),
+            kubelet.resources.admission.preempted(),
         ),
         (
             "kubelet_admission_rejections_total",
             "reason",
             "[ALPHA] Cumulative number pod admission rejections by the Kubelet.",
-            machine.admissions.refused(),
+            kubelet.resources.admission.rejected(),
         ),
         (
             "kubelet_image_garbage_collected_total",
             "reason",
             "[ALPHA] Total number of images garbage collected by the kubelet, whether through disk usage or image age.",
-            named(machine.collection.collected()),
+            named(kubelet.garbage_collection.collected()),
         ),
     ];
     for (name, label, help, counts) in families {
@@ -105,7 +105,7 @@ fn write_gone(text: &mut Exposition, machine: &Machine) {
         }
         text.family(name, Kind::Counter, help);
         for (value, count) in counts {
-            text.sample(name, &[(label, &value)], count as f64, None);
+            text.sample(name, &[(label, &value)], count as f64);
         }
     }
 }
@@ -114,7 +114,7 @@ fn named(counts: Vec<(&'static str, u64)>) -> Vec<(String, u64)> {
     counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
-/// The volumes that claims stand for.
+/// The volumes of claims.
 fn write_volumes(text: &mut Exposition, summary: &Summary) {
     let metrics: [(&str, &str, OfVolume); 6] = [
         ("available_bytes", "Number of available bytes in the volume", |fs| fs.available),
@@ -132,7 +132,7 @@ fn write_volumes(text: &mut Exposition, summary: &Summary) {
             .filter_map(|volume| Some((pod.pod.namespace(), volume.claim.as_deref()?, &volume.fs)));
         claims.extend(claimed);
     }
-    // Several pods may have the same one.
+    // Several pods may use the same claim.
     claims.sort_by_key(|(namespace, claim, _)| (*namespace, *claim));
     claims.dedup_by_key(|(namespace, claim, _)| (*namespace, *claim));
     for (suffix, help, value) in metrics.into_iter().filter(|_| !claims.is_empty()) {
@@ -140,7 +140,7 @@ fn write_volumes(text: &mut Exposition, summary: &Summary) {
         text.family(&name, Kind::Gauge, &format!("[ALPHA] {help}"));
         for (namespace, claim, fs) in &claims {
             let labels = [("namespace", *namespace), ("persistentvolumeclaim", *claim)];
-            text.sample(&name, &labels, value(fs) as f64, None);
+            text.sample(&name, &labels, value(fs) as f64);
         }
     }
 }
@@ -157,12 +157,12 @@ fn write_logs(text: &mut Exposition, summary: &Summary) {
                 ("pod", pod.pod.name()),
                 ("uid", pod.pod.uid()),
             ];
-            text.sample(name, &labels, logs.used as f64, None);
+            text.sample(name, &labels, logs.used as f64);
         }
     }
 }
 
-/// This process.
+/// The metrics of this process.
 fn write_process(text: &mut Exposition) {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let status = read("/proc/self/status");
@@ -176,16 +176,16 @@ fn write_process(text: &mut Exposition) {
     ];
     for (name, help, value) in values {
         if let Some(value) = value {
-            text.one(name, Kind::Gauge, help, value);
+            text.single(name, Kind::Gauge, help, value);
         }
     }
-    // Nanoseconds that the process has been running on a CPU, threads included.
+    // Nanoseconds that the process has run on a CPU, with all its threads.
     let spent = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten().filter_map(|task| {
         let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
         text.split_whitespace().next()?.parse::<f64>().ok()
     });
     let seconds = spent.sum::<f64>() / 1e9;
-    text.one(
+    text.single(
         "process_cpu_seconds_total",
         Kind::Counter,
         "Total user and system CPU time spent in seconds.",

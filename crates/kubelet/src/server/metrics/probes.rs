@@ -1,62 +1,63 @@
-//! `/metrics/probes`: how often probes succeeded and failed, by container, and how long they took.
+//! `/metrics/probes`: the results and durations of probes, by container.
 
-use super::text::{Exposition, Kind};
-use crate::machine::Machine;
-use crate::probes::{Asked, SECONDS, Tally};
+use corten_serving::metrics::{Exposition, Kind};
+
+use crate::kubelet::Kubelet;
+use crate::probes::{ProbeCounts, ProbeLabels, SECONDS};
 
 const TOTAL: &str = "prober_probe_total";
 const DURATION: &str = "prober_probe_duration_seconds";
 
-pub(super) fn render(machine: &Machine) -> String {
-    write(&machine.probes.counts())
+pub(super) fn render(kubelet: &Kubelet) -> String {
+    write(&kubelet.probes.counts())
 }
 
-fn write(counts: &[(Asked, Tally)]) -> String {
+fn write(counts: &[(ProbeLabels, ProbeCounts)]) -> String {
     let mut text = Exposition::default();
     if counts.is_empty() {
         return text.finish();
     }
     text.family(DURATION, Kind::Histogram, "[ALPHA] Duration in seconds for a probe response.");
-    for (asked, tally) in counts.iter().filter(|(_, tally)| tally.successful + tally.unknown > 0) {
-        write_duration(&mut text, asked, tally);
+    for (labels, counts) in counts.iter().filter(|(_, counts)| counts.successful + counts.unknown > 0) {
+        write_duration(&mut text, labels, counts);
     }
     let help =
         "[BETA] Cumulative number of a liveness, readiness or startup probe for a container by result.";
     text.family(TOTAL, Kind::Counter, help);
-    for (asked, tally) in counts {
+    for (labels, counts) in counts {
         let results =
-            [("failed", tally.failed), ("successful", tally.successful), ("unknown", tally.unknown)];
+            [("failed", counts.failed), ("successful", counts.successful), ("unknown", counts.unknown)];
         for (result, count) in results.into_iter().filter(|(_, count)| *count > 0) {
             let labels = [
-                ("container", asked.container.as_str()),
-                ("namespace", asked.namespace.as_str()),
-                ("pod", asked.pod.as_str()),
-                ("pod_uid", asked.pod_uid.as_str()),
-                ("probe_type", asked.probe),
+                ("container", labels.container.as_str()),
+                ("namespace", labels.namespace.as_str()),
+                ("pod", labels.pod.as_str()),
+                ("pod_uid", labels.pod_uid.as_str()),
+                ("probe_type", labels.probe),
                 ("result", result),
             ];
-            text.sample(TOTAL, &labels, count as f64, None);
+            text.sample(TOTAL, &labels, count as f64);
         }
     }
     text.finish()
 }
 
-fn write_duration(text: &mut Exposition, asked: &Asked, tally: &Tally) {
+fn write_duration(text: &mut Exposition, labels: &ProbeLabels, counts: &ProbeCounts) {
     let labels = [
-        ("container", asked.container.as_str()),
-        ("namespace", asked.namespace.as_str()),
-        ("pod", asked.pod.as_str()),
-        ("probe_type", asked.probe),
+        ("container", labels.container.as_str()),
+        ("namespace", labels.namespace.as_str()),
+        ("pod", labels.pod.as_str()),
+        ("probe_type", labels.probe),
     ];
-    let all = tally.successful + tally.unknown;
+    let all = counts.successful + counts.unknown;
     let steps = SECONDS.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
-    for (most, count) in steps.zip(tally.within.into_iter().chain([all])) {
+    for (most, count) in steps.zip(counts.within.into_iter().chain([all])) {
         let [container, namespace, pod, probe] = labels;
         let labels = [container, namespace, pod, probe, ("le", most.as_str())];
-        text.sample(&format!("{DURATION}_bucket"), &labels, count as f64, None);
+        text.sample(&format!("{DURATION}_bucket"), &labels, count as f64);
     }
-    text.sample(&format!("{DURATION}_sum"), &labels, tally.seconds, None);
-    text.sample(&format!("{DURATION}_count"), &labels, all as f64, None);
+    text.sample(&format!("{DURATION}_sum"), &labels, counts.seconds);
+    text.sample(&format!("{DURATION}_count"), &labels, all as f64);
 }
 
 #[cfg(test)]
@@ -64,8 +65,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_counted_and_timed() {
-        let asked = Asked {
+    fn results_are_counted_and_timed() {
+        let labels = ProbeLabels {
             namespace: "n".into(),
             pod: "p".into(),
             pod_uid: "u".into(),
@@ -74,8 +75,8 @@ mod tests {
         };
         let mut within = [0; SECONDS.len()];
         within[2..].fill(1);
-        let tally = Tally { successful: 1, failed: 2, unknown: 0, within, seconds: 0.02 };
-        let text = write(&[(asked, tally)]);
+        let counts = ProbeCounts { successful: 1, failed: 2, unknown: 0, within, seconds: 0.02 };
+        let text = write(&[(labels, counts)]);
         for line in [
             "prober_probe_duration_seconds_bucket{container=\"c\",namespace=\"n\",pod=\"p\",probe_type=\"Liveness\",le=\"0.01\"} 0",
             "prober_probe_duration_seconds_bucket{container=\"c\",namespace=\"n\",pod=\"p\",probe_type=\"Liveness\",le=\"0.025\"} 1",

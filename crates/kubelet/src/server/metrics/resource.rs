@@ -1,39 +1,39 @@
-//! `/metrics/resource`: CPU, memory and swap of the node, its pods and their containers. What autoscaling goes by.
+//! `/metrics/resource`: CPU, memory and swap of the node, its pods and their containers, for autoscaling.
 
 use corten_container::{CpuUsage, MemoryUsage, SwapUsage};
+use corten_serving::metrics::{Exposition, Kind};
 use jiff::Timestamp;
 
-use super::text::{Exposition, Kind};
-use crate::machine::Machine;
+use crate::kubelet::Kubelet;
 use crate::stats::{self, Detail, PodStats, Summary};
 
 const NANOSECONDS: f64 = 1e9;
 
-pub(super) async fn render(machine: &Machine) -> String {
+pub(super) async fn render(kubelet: &Kubelet) -> String {
     let mut text = Exposition::default();
-    let failed = match stats::summary(machine, Detail::CpuAndMemory).await {
+    let failed = match stats::summary(kubelet, Detail::CpuAndMemory).await {
         Ok(summary) => {
             write(&mut text, &summary);
             false
         }
-        Err(error) => {
-            tracing::warn!(%error, "what containers use could not be found out");
+        Err(err) => {
+            tracing::warn!(%err, "cannot collect resource metrics");
             true
         }
     };
     let help = "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise";
-    text.one("resource_scrape_error", Kind::Gauge, help, f64::from(u8::from(failed)));
+    text.single("resource_scrape_error", Kind::Gauge, help, f64::from(u8::from(failed)));
     text.finish()
 }
 
-/// Whose sample it is, what it says, and when that was so.
+/// A sample: its labels, value and timestamp.
 struct Sample<'a> {
     labels: Vec<(&'a str, &'a str)>,
     value: f64,
     at: Option<Timestamp>,
 }
 
-/// What is told of a container, and when that was so, if that matters.
+/// A value of a container, with its timestamp if it has one.
 type OfContainer = fn(&stats::ContainerStats) -> Option<(f64, Option<Timestamp>)>;
 
 fn timed(value: Option<(f64, Timestamp)>) -> Option<(f64, Option<Timestamp>)> {
@@ -128,7 +128,7 @@ fn write(text: &mut Exposition, summary: &Summary) {
         }
         text.family(name, kind, help);
         for sample in samples {
-            text.sample(name, &sample.labels, sample.value, sample.at);
+            text.sample_at(name, &sample.labels, sample.value, sample.at);
         }
     }
 }
@@ -160,7 +160,7 @@ mod tests {
     use crate::pod::{Pod, Source};
 
     #[test]
-    fn every_family_is_told_once_with_all_its_samples() {
+    fn every_family_is_written_once_with_all_its_samples() {
         let at = Timestamp::from_second(100).unwrap();
         let cpu = |total| {
             Some(CpuUsage { timestamp: at, usage_core_nano_seconds: Some(total), ..CpuUsage::default() })

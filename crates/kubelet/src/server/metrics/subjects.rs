@@ -1,21 +1,21 @@
-//! Whom the metrics of cgroups are about: the node, all pods, each class, each pod, each sandbox, each container.
+//! The cgroups that have metrics: the node, all pods, each QoS class, each pod, each sandbox, each container.
 
 use corten_container::native::usage::{self, Folder, Usage};
 use corten_container::{ContainerFilter, ContainerState, PodSandboxFilter, PodSandboxState};
 use jiff::Timestamp;
 
-use crate::machine::Machine;
+use crate::kubelet::Kubelet;
 use crate::pod::HostNamespace;
 use crate::resources::{self, Qos};
 use crate::stats::{self, Interface};
 
-/// One cgroup, whose it is, and what it uses.
+/// A cgroup with its labels and usage.
 #[derive(Debug, Default)]
 pub(super) struct Subject {
     /// The cgroup's path.
     pub(super) id: String,
     pub(super) image: String,
-    /// As the runtime names it.
+    /// The runtime's name of it.
     pub(super) name: String,
     pub(super) container: String,
     pub(super) namespace: String,
@@ -26,7 +26,7 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// The labels of all its samples, in order of their names.
+    /// The labels of all its samples, sorted by name.
     pub(super) fn labels(&self) -> [(&str, &str); 6] {
         [
             ("container", &self.container),
@@ -39,10 +39,10 @@ impl Subject {
     }
 }
 
-/// Everybody, in the order of the tree.
-pub(super) async fn all(machine: &Machine) -> corten_container::Result<Vec<Subject>> {
+/// All cgroups, in the order of the tree.
+pub(super) async fn all(kubelet: &Kubelet) -> corten_container::Result<Vec<Subject>> {
     let booted = stats::boot_time().unwrap_or_default();
-    let read = |path: &str| usage::read(&Folder { cgroups: machine.cgroups.hierarchies(), path });
+    let read = |path: &str| usage::read(&Folder { cgroups: kubelet.resources.cgroups.hierarchies(), path });
     let group = |path: &str| Subject {
         id: path.to_owned(),
         usage: read(path),
@@ -55,10 +55,10 @@ pub(super) async fn all(machine: &Machine) -> corten_container::Result<Vec<Subje
     for class in [Qos::Burstable, Qos::BestEffort] {
         found.push(group(&format!("/kubepods/{}", class.cgroup())));
     }
-    let sandboxes = machine.runtime.list_pod_sandboxes(&PodSandboxFilter::default()).await?;
+    let sandboxes = kubelet.containers.runtime.list_pod_sandboxes(&PodSandboxFilter::default()).await?;
     let filter = ContainerFilter { state: Some(ContainerState::Running), ..ContainerFilter::default() };
-    let containers = machine.runtime.list_containers(&filter).await?;
-    for pod in machine.pods.all() {
+    let containers = kubelet.containers.runtime.list_containers(&filter).await?;
+    for pod in kubelet.pod_workers.pods() {
         let cgroup = resources::cgroup_of(&pod);
         let of_pod = |path: String, started: Timestamp| Subject {
             usage: read(&path),
@@ -75,7 +75,7 @@ pub(super) async fn all(machine: &Machine) -> corten_container::Result<Vec<Subje
             let path = format!("{cgroup}/{}", sandbox.id);
             let interfaces = match pod.uses_host(HostNamespace::Network) {
                 true => Vec::new(),
-                false => interfaces_in(machine, &path),
+                false => interfaces_in(kubelet, &path),
             };
             let subject = of_pod(path, sandbox.created_at);
             found.push(Subject { name: sandbox.id.clone(), interfaces, ..subject });
@@ -92,9 +92,9 @@ pub(super) async fn all(machine: &Machine) -> corten_container::Result<Vec<Subje
     Ok(found)
 }
 
-/// The interfaces as a process in a cgroup sees them.
-fn interfaces_in(machine: &Machine, cgroup: &str) -> Vec<Interface> {
-    let processes = machine.cgroups.hierarchies().processes(cgroup);
+/// The interfaces that a process of a cgroup sees.
+fn interfaces_in(kubelet: &Kubelet, cgroup: &str) -> Vec<Interface> {
+    let processes = kubelet.resources.cgroups.hierarchies().processes(cgroup);
     let table = processes.first().map(|process| format!("/proc/{process}/net/dev"));
     table.and_then(|table| stats::interfaces(&table)).unwrap_or_default()
 }

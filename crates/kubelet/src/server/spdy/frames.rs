@@ -1,4 +1,4 @@
-//! The frames of SPDY/3.1, as far as they matter here: read from and written to a connection.
+//! The frames of SPDY/3.1 that are used here, read from and written to a connection.
 
 use std::io;
 
@@ -14,10 +14,10 @@ const RST_STREAM: u16 = 3;
 const PING: u16 = 6;
 const GOAWAY: u16 = 7;
 const FIN: u8 = 1;
-/// More than clients send at once.
+/// The maximum size of a frame; clients send less.
 const MAX_FRAME: usize = 4 << 20;
 
-/// What the other end says.
+/// A received frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Incoming {
     Opened {
@@ -37,11 +37,11 @@ pub(super) enum Incoming {
         id: u32,
     },
     GoAway,
-    /// Nothing that matters here.
+    /// A frame that is ignored.
     Other,
 }
 
-/// What is said to the other end.
+/// A frame to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outgoing {
     Open { id: u32, headers: Headers },
@@ -88,7 +88,7 @@ fn control(kind: u16, body: &[u8], ended: bool, unpacker: &mut Unpacker) -> io::
     };
     Ok(match kind {
         SYN_STREAM => {
-            // The stream it belongs to and its priority are of no interest.
+            // The associated stream and the priority are ignored.
             let packed = body.get(10..).ok_or_else(|| io::Error::other("a frame is too short"))?;
             Incoming::Opened { id: id()?, headers: unpacker.unpack(packed)?, ended }
         }
@@ -102,7 +102,7 @@ fn control(kind: u16, body: &[u8], ended: bool, unpacker: &mut Unpacker) -> io::
     })
 }
 
-/// A frame as bytes.
+/// Encodes a frame.
 pub(super) fn write(frame: &Outgoing, packer: &mut Packer) -> io::Result<Vec<u8>> {
     Ok(match frame {
         Outgoing::Data { id, bytes, ends } => {
@@ -119,7 +119,7 @@ pub(super) fn write(frame: &Outgoing, packer: &mut Packer) -> io::Result<Vec<u8>
             let packed = packer.pack(&Headers::new())?;
             framed(SYN_REPLY, &[&id.to_be_bytes(), packed.as_slice()].concat())
         }
-        // 5: whoever opened it need not wait for it any more.
+        // 5 is `CANCEL`: the stream is no longer needed.
         Outgoing::Reset { id } => framed(RST_STREAM, &[id.to_be_bytes(), 5_u32.to_be_bytes()].concat()),
         Outgoing::Ping { id } => framed(PING, &id.to_be_bytes()),
     })
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn frames_are_read_as_they_were_written() {
+    async fn frames_survive_a_round_trip() {
         let (mut packer, mut unpacker) = (Packer::new().unwrap(), Unpacker::new());
         let headers = Headers::from([("streamtype".to_owned(), "data".to_owned())]);
         let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! How SPDY packs the headers of streams: names and values, deflated against words that both ends know.
+//! Header compression of SPDY: names and values, deflated with a dictionary that both ends know.
 //!
 //! One compressor and one decompressor serve a whole connection, in the order of its frames.
 
@@ -7,7 +7,7 @@ use std::io;
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-/// The words of the protocol's dictionary, which are preceded by their lengths there.
+/// The words of the protocol's dictionary, each preceded by its length there.
 const WORDS: &str = "options|head|post|put|delete|trace|accept|accept-charset|accept-encoding|accept-language|\
     accept-ranges|age|allow|authorization|cache-control|connection|content-base|content-encoding|\
     content-language|content-length|content-location|content-md5|content-range|content-type|date|\
@@ -16,14 +16,14 @@ const WORDS: &str = "options|head|post|put|delete|trace|accept|accept-charset|ac
     proxy-authorization|range|referer|retry-after|server|te|trailer|transfer-encoding|upgrade|\
     user-agent|vary|via|warning|www-authenticate|method|get|status|200 OK|version|HTTP/1.1|url|\
     public|set-cookie|keep-alive|origin";
-/// What follows them: numbers and phrases.
+/// The rest of the dictionary: numbers and phrases.
 const PHRASES: &str = "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505203 No\
     n-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized40\
     3 Forbidden404 Not Found500 Internal Server Error501 Not Implemented503 Service UnavailableJan F\
     eb Mar Apr May Jun Jul Aug Sept Oct Nov Dec 00:00:00 Mon, Tue, Wed, Thu, Fri, Sat, Sun, GMTchunk\
     ed,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain,text\
     /javascript,publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0.";
-/// The most that the headers of one stream may unpack to.
+/// The maximum size of the decompressed headers of one stream.
 const MAX_HEADERS: usize = 64 * 1024;
 
 pub(super) type Headers = HashMap<String, String>;
@@ -135,14 +135,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_dictionary_is_whole() {
-        // As every end of a connection must have it.
+    fn the_dictionary_is_complete() {
+        // The checksum that every implementation of the protocol has.
         let checksum = Compress::new(Compression::best(), true).set_dictionary(&dictionary()).unwrap();
         assert_eq!((dictionary().len(), checksum), (1423, 0xe3c6_a7c2));
     }
 
     #[test]
-    fn headers_are_unpacked_as_they_were_packed() {
+    fn headers_survive_a_round_trip() {
         let (mut packer, mut unpacker) = (Packer::new().unwrap(), Unpacker::new());
         let of = |pairs: &[(&str, &str)]| -> Headers {
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()

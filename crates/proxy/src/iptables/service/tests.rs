@@ -8,7 +8,7 @@ use crate::testing::{base, routed};
 const ONE: &str = "10.244.0.2:8080";
 const TWO: &str = "10.244.1.2:8080";
 
-/// Everything, one rule a line; hashes are left out.
+/// All rules, one a line, without hashes.
 fn lines(routed: &Routed) -> Vec<String> {
     let wanted = wanted(std::slice::from_ref(routed), &base());
     let shared = wanted
@@ -33,7 +33,7 @@ fn check(routed: &Routed, expected: &[&str]) {
 }
 
 #[test]
-fn a_cluster_ip_leads_to_endpoints() {
+fn a_cluster_ip_is_redirected_to_endpoints() {
     check(
         &routed(|_| {}, &[ONE, TWO], &[ONE]),
         &[
@@ -66,7 +66,7 @@ fn without_endpoints_everything_is_rejected() {
 }
 
 #[test]
-fn external_local_keeps_sources_and_lets_the_cluster_pass() {
+fn external_local_keeps_sources_and_admits_the_cluster() {
     let change = |port: &mut ServicePort| {
         port.node_port = Some(30080);
         port.external_local = true;
@@ -92,7 +92,7 @@ fn external_local_keeps_sources_and_lets_the_cluster_pass() {
 }
 
 #[test]
-fn load_balancers_may_be_for_some_only() {
+fn load_balancers_have_source_ranges() {
     let change = |port: &mut ServicePort| {
         port.load_balancer_ips = vec!["192.0.2.10".parse().unwrap()];
         port.source_ranges = vec!["198.51.100.0/24".parse().unwrap(), "192.0.2.0/30".parse().unwrap()];
@@ -109,7 +109,7 @@ fn load_balancers_may_be_for_some_only() {
 }
 
 #[test]
-fn clients_are_remembered_by_endpoint() {
+fn clients_have_affinity_to_endpoints() {
     let sticky = routed(|port| port.affinity = Some(Duration::from_secs(9)), &[ONE], &[]);
     let all = lines(&sticky);
     for rule in [

@@ -51,14 +51,14 @@ fn a_new_service_is_added_and_nothing_else() {
 }
 
 #[test]
-fn what_is_as_it_was_is_not_touched() {
+fn unchanged_services_change_nothing() {
     let mut kept = Kept::default();
     kept.change([service("s", 1, &TWO)]);
     assert!(kept.change([service("s", 1, &TWO)]).is_empty());
 }
 
 #[test]
-fn a_changed_endpoint_is_one_chain_and_new_numbers() {
+fn a_changed_endpoint_changes_one_chain_and_its_numbers() {
     let mut kept = Kept::default();
     kept.change([service("s", 1, &TWO)]);
     let changes = kept.change([service("s", 1, &["10.244.0.1:80", "10.244.0.3:80", "10.244.0.4:80"])]);
@@ -71,7 +71,7 @@ fn a_changed_endpoint_is_one_chain_and_new_numbers() {
 }
 
 #[test]
-fn as_many_endpoints_as_before_change_no_rule() {
+fn replaced_endpoints_change_no_rule() {
     let mut kept = Kept::default();
     kept.change([service("s", 1, &["10.244.0.1:80", "10.244.0.2:80", "10.244.0.3:80"])]);
     let changes = kept.change([service("s", 1, &["10.244.0.0:80", "10.244.0.1:80", "10.244.0.3:80"])]);
@@ -88,7 +88,7 @@ fn as_many_endpoints_as_before_change_no_rule() {
 }
 
 #[test]
-fn a_service_that_goes_leaves_an_empty_chain_for_later() {
+fn a_deleted_service_leaves_an_empty_chain_for_clean_up() {
     let mut kept = Kept::default();
     kept.change([service("s", 1, &TWO)]);
     let changes = kept.change([(key("s"), Wanted::default())]);
@@ -100,7 +100,7 @@ fn a_service_that_goes_leaves_an_empty_chain_for_later() {
 }
 
 #[test]
-fn who_comes_first_has_what_two_want() {
+fn an_entry_of_two_services_belongs_to_the_first() {
     let mut kept = Kept::default();
     kept.change([service("b", 1, &TWO)]);
     let changes = kept.change([service("a", 1, &TWO)]);
@@ -112,7 +112,7 @@ fn who_comes_first_has_what_two_want() {
 }
 
 #[test]
-fn what_passes_from_one_to_another_at_once_is_not_removed_before_it_is_there() {
+fn an_entry_that_moves_between_services_is_never_missing() {
     let mut kept = Kept::default();
     let changes = kept.change([service("b", 1, &TWO), service("a", 1, &TWO)]);
     assert_eq!((changes.removed, changes.added), (vec![], vec![(entry(1), verdict("a"))]));
@@ -121,7 +121,7 @@ fn what_passes_from_one_to_another_at_once_is_not_removed_before_it_is_there() {
 }
 
 #[test]
-fn everything_is_what_an_empty_table_needs() {
+fn everything_fills_an_empty_table() {
     let mut kept = Kept::default();
     kept.change([service("a", 1, &TWO), service("b", 2, &["10.244.0.1:80"])]);
     kept.change([service("a", 1, &["10.244.0.9:80", "10.244.0.8:80"])]);
@@ -132,7 +132,7 @@ fn everything_is_what_an_empty_table_needs() {
 }
 
 #[test]
-fn a_set_that_shall_remember_longer_is_made_anew() {
+fn a_set_with_a_new_timeout_is_created_again() {
     let sticky = |seconds| {
         let timeout = Duration::from_secs(seconds);
         let rules = vec![Rule::Remember { set: "affinity-x".to_owned(), timeout }];
@@ -148,11 +148,11 @@ fn a_set_that_shall_remember_longer_is_made_anew() {
     let changes = kept.change([sticky(20)]);
     assert_eq!(changes.forgotten_sets, ["affinity-x"]);
     assert_eq!(changes.new_sets, [("affinity-x".to_owned(), Duration::from_secs(20))]);
-    assert_eq!(changes.flushed, ["endpoint-x"], "whoever looks at it is written anew");
+    assert_eq!(changes.flushed, ["endpoint-x"], "chains that use the set are written again");
 }
 
 #[test]
-fn a_map_that_nobody_looks_at_goes_later() {
+fn an_unused_map_is_removed_at_clean_up() {
     let many: Vec<String> = (0..600).map(|n| format!("10.244.{}.{}:80", n / 250, n % 250)).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let mut kept = Kept::default();

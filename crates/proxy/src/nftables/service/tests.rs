@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::routed;
 
-/// Everything, one thing a line; hashes are left out.
+/// All contents, one a line, without hashes.
 fn lines(wanted: &Wanted) -> Vec<String> {
     let verdict = |verdict: &Option<Verdict>| match verdict {
         None => String::new(),
@@ -30,7 +30,7 @@ fn check(routed: &Routed, expected: &[&str]) {
 }
 
 #[test]
-fn a_cluster_ip_leads_to_endpoints() {
+fn a_cluster_ip_is_redirected_to_endpoints() {
     check(
         &routed(|_| {}, &["10.244.0.2:8080", "10.244.1.2:8080"], &[]),
         &[
@@ -60,7 +60,7 @@ fn without_endpoints_everything_is_rejected() {
 }
 
 #[test]
-fn from_outside_packets_are_masqueraded() {
+fn packets_from_outside_are_masqueraded() {
     let change = |port: &mut ServicePort| {
         port.node_port = Some(30080);
         port.external_ips = vec!["192.0.2.9".parse().unwrap()];
@@ -82,7 +82,7 @@ fn from_outside_packets_are_masqueraded() {
 }
 
 #[test]
-fn external_local_keeps_sources_and_lets_the_cluster_pass() {
+fn external_local_keeps_sources_and_admits_the_cluster() {
     let change = |port: &mut ServicePort| {
         port.node_port = Some(30080);
         port.external_local = true;
@@ -118,7 +118,7 @@ fn external_local_keeps_sources_and_lets_the_cluster_pass() {
 }
 
 #[test]
-fn internal_local_drops_what_would_have_to_leave() {
+fn internal_local_drops_packets_without_local_endpoints() {
     let mut elsewhere = routed(|port| port.internal_local = true, &[], &[]);
     elsewhere.has_endpoints = true;
     check(&elsewhere, &["cluster-ips { 10.96.0.1 }", "no-endpoint-services { 10.96.0.1 . tcp . 80 } : drop"]);
@@ -134,7 +134,7 @@ fn internal_local_drops_what_would_have_to_leave() {
 }
 
 #[test]
-fn load_balancers_may_be_for_some_only() {
+fn load_balancers_have_source_ranges() {
     let change = |port: &mut ServicePort| {
         port.load_balancer_ips = vec!["192.0.2.10".parse().unwrap()];
         port.source_ranges = vec!["198.51.100.0/24".parse().unwrap(), "192.0.2.0/30".parse().unwrap()];
@@ -158,7 +158,7 @@ fn load_balancers_may_be_for_some_only() {
 }
 
 #[test]
-fn clients_are_remembered_by_endpoint() {
+fn clients_have_affinity_to_endpoints() {
     let sticky =
         routed(|port| port.affinity = Some(Duration::from_secs(9)), &["10.244.0.2:80", "10.244.0.3:80"], &[]);
     let wanted = wanted(&[sticky], None);

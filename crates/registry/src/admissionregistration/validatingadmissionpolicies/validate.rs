@@ -1,4 +1,4 @@
-//! What a validating admission policy may say: what it checks and what it notes.
+//! Validation of a validating admission policy: its checks and audit annotations.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};

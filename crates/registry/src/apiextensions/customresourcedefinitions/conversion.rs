@@ -1,4 +1,4 @@
-//! How objects get from one version to another: not at all, or by a webhook.
+//! Conversion between versions: none, or by a webhook.
 
 use corten_api::status::ErrorList;
 use corten_api::{ByContent, Field, Value, names};
@@ -18,13 +18,13 @@ fn review_versions(conversion: &Value) -> &[Value] {
     conversion.items_at(&["webhook", "conversionReviewVersions"])
 }
 
-/// Whether the webhook, if there is one, understands reviews as they are sent.
+/// Returns true if the webhook, if there is one, supports the reviews that the server sends.
 pub(super) fn understands_reviews(spec: &Value) -> bool {
     let versions = spec.get("conversion").map_or(&[][..], review_versions);
     versions.is_empty() || versions.iter().any(is_review_version)
 }
 
-/// Upstream keeps the webhook's parts in places of their own, where complaints go.
+/// Upstream keeps the webhook's parts in fields of their own, which errors name.
 pub(super) fn validate(spec: &Value, any_review: bool, at: &Field<'_>, errors: &mut ErrorList) {
     let Some(conversion) = member(spec, "conversion") else { return };
     let strategy = text(conversion, "strategy");

@@ -1,22 +1,23 @@
-//! What no schema of a custom resource may contain, structural or not, and what its extensions ask for.
+//! Restrictions on all schemas of custom resources, structural or not, and the requirements of extensions.
 
 use corten_api::status::ErrorList;
-use corten_api::{ByContent, Field, Value};
+use corten_api::{ByContent, Field, Value, set_of};
 
-use super::schema::{flag, is_said, named, part, property};
+use super::schema::{flag, is_set, named, part, property};
+use super::shown;
 use super::validate::Leeway;
 use crate::validation::repeats::Repeats;
 use crate::validation::text::{list, member, text};
 
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
 
-/// What holds for a schema because of where it is.
+/// Restrictions on a schema by its place.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Place<'p> {
     root: bool,
-    /// Within what every object has.
+    /// True within the metadata of objects.
     inside_meta: bool,
-    /// Why there may be no default, if so.
+    /// The reason for which there may be no default, if any.
     no_default: Option<&'p str>,
 }
 
@@ -75,7 +76,9 @@ fn validate_keywords(
         errors.forbidden(at.child("default"), format!("must not be set {why}"));
     }
     for key in ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
-        if schema.get(key).is_some_and(is_said) {
+        // The types of these two tell an empty value from none.
+        let keeps_empty = matches!(key, "additionalItems" | "$ref");
+        if schema.get(key).is_some_and(|value| is_set(value) || (keeps_empty && !value.is_null())) {
             errors.forbidden(at.child(key), format!("{key} is not supported"));
         }
     }
@@ -222,8 +225,13 @@ fn validate_map_items(schema: &Value, keys: &[Value], at: &Field<'_>, errors: &m
     const KEYS: &str = "x-kubernetes-list-map-keys";
     let items_at = at.child("items");
     let Some(items) = part(schema, "items") else {
-        if member(schema, "items").is_none() {
-            errors.required(items_at, "must have a schema if x-kubernetes-list-type is map");
+        match member(schema, "items") {
+            None => errors.required(items_at, "must have a schema if x-kubernetes-list-type is map"),
+            Some(Value::Array(schemas)) => {
+                let why = "must only have a single schema if x-kubernetes-list-type is map";
+                errors.invalid_shown(items_at, shown::schemas(schemas), why);
+            }
+            Some(_) => {}
         }
         return;
     };
@@ -254,7 +262,7 @@ fn validate_map_items(schema: &Value, keys: &[Value], at: &Field<'_>, errors: &m
     }
 }
 
-/// What tells items apart is always there.
+/// The keys of list items are required or have a default.
 pub(super) fn validate_list_keys(schema: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let kind = text(schema, "x-kubernetes-list-type");
     let Some(items) = part(schema, "items").filter(|_| matches!(kind, "set" | "map")) else { return };
@@ -266,12 +274,12 @@ pub(super) fn validate_list_keys(schema: &Value, at: &Field<'_>, errors: &mut Er
     if kind != "map" {
         return;
     }
-    let at = at.child("properties");
+    let (at, required) = (at.child("properties"), set_of(list(items, "required")));
     for key in list(schema, "x-kubernetes-list-map-keys") {
         let name = key.as_str().unwrap_or_default();
         let Some(property) = property(items, name) else { continue };
         let at = at.key(name);
-        if !list(items, "required").contains(key) && member(property, "default").is_none() {
+        if !required.contains(&ByContent(key)) && member(property, "default").is_none() {
             let why = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
             errors.required(at.child("default"), why);
         }
@@ -282,7 +290,7 @@ pub(super) fn validate_list_keys(schema: &Value, at: &Field<'_>, errors: &mut Er
     }
 }
 
-/// Rules as expressions, as far as they can be judged without compiling them.
+/// Validation rules, as far as they can be checked without compiling them.
 fn validate_rules(schema: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let at = at.child("x-kubernetes-validations");
     for (i, rule) in list(schema, "x-kubernetes-validations").iter().enumerate() {

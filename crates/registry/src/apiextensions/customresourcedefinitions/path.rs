@@ -13,7 +13,8 @@ pub(super) struct Found<'v, 't> {
     pub(super) schema: &'v Value,
 }
 
-/// Follows a path through a schema, or says why that is not possible. Only rules may name fields in brackets.
+/// Follows a path through a schema, or returns the reason for which that is not possible. Only rules may name fields in
+/// brackets.
 pub(super) fn find<'v, 't>(
     path: &'t str,
     schema: &'v Value,
@@ -45,7 +46,7 @@ pub(super) fn find<'v, 't>(
     Ok(found)
 }
 
-/// The schema of a field: of the one named so, or where none are named of any.
+/// The schema of a field: that of its name, or of any field where none are named.
 fn field<'v>(schema: &'v Value, name: &str) -> Option<&'v Value> {
     if named(schema, "properties").next().is_some() {
         return property(schema, name);
@@ -54,7 +55,7 @@ fn field<'v>(schema: &'v Value, name: &str) -> Option<&'v Value> {
     Some(part(schema, "additionalProperties").unwrap_or(&Value::Null))
 }
 
-/// Delimiters, quoted texts and what is between them.
+/// Delimiters, quoted texts and the texts between them.
 fn tokens(path: &str) -> impl Iterator<Item = &str> {
     let mut rest = path;
     std::iter::from_fn(move || {
@@ -69,7 +70,7 @@ fn tokens(path: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// How long the quoted text at the beginning is, with both quotes.
+/// The length of the quoted text at the beginning, with both quotes.
 fn quoted_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let closing = (1..bytes.len()).find(|i| bytes[*i] == b'\'' && bytes[i - 1] != b'\\');

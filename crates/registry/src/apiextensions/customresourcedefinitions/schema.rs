@@ -1,7 +1,7 @@
-//! Reading the schemas of custom resources: the parts of one, and every schema within one.
+//! Access to the schemas of custom resources: the parts of one, and every schema within one.
 //!
-//! Some parts may be one of two things: `items` a schema or a list of them, `additionalProperties` a schema or
-//! a flag.
+//! Some parts have two forms: `items` is a schema or a list of them, `additionalProperties` a schema or
+//! a boolean.
 
 use corten_api::{Map, Value};
 
@@ -26,8 +26,8 @@ pub(super) fn flag(schema: &Value, key: &str) -> bool {
     schema.bool_at(&[key]) == Some(true)
 }
 
-/// Whether a member says anything: numbers always do.
-pub(super) fn is_said(value: &Value) -> bool {
+/// Returns true if a member is set: numbers always are.
+pub(super) fn is_set(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
         Value::String(text) | Value::Raw(text) => !text.is_empty(),
@@ -40,7 +40,7 @@ pub(super) fn is_said(value: &Value) -> bool {
 /// Lists of schemas that all, some or one of must hold.
 pub(super) const JUNCTORS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 
-/// Whether a schema or one within it is as asked.
+/// Returns true if a schema or one within it satisfies the predicate.
 pub(super) fn any(schema: &Value, asked: &mut dyn FnMut(&Value) -> bool) -> bool {
     if asked(schema) {
         return true;
@@ -53,7 +53,7 @@ pub(super) fn any(schema: &Value, asked: &mut dyn FnMut(&Value) -> bool) -> bool
         || maps.iter().flat_map(|key| named(schema, key)).any(|(_, part)| any(part, asked))
 }
 
-/// The schema of a version or of what versions share.
+/// The schema of a version or the one that versions share.
 pub(super) fn of(validation: Option<&Value>) -> Option<&Value> {
     validation.and_then(|validation| member(validation, "openAPIV3Schema"))
 }

@@ -1,13 +1,14 @@
-//! Structural schemas: those that say of every field what it is, outside of `allOf` and its like.
+//! Structural schemas: those that give the type of every field outside of `allOf`, `anyOf`, `oneOf` and `not`.
 
 use corten_api::status::{ErrorList, FieldError};
 use corten_api::{Field, Value, value};
+use corten_cel::library::regex::Budget;
+use corten_customresources::pattern_budget;
 
-use super::pattern;
-use super::schema::{JUNCTORS, flag, is_said, named, part, property};
+use super::schema::{JUNCTORS, flag, is_set, named, part, property};
 use crate::validation::text::{list, member, text};
 
-/// Where in a resource a schema is.
+/// The place of a schema in a resource.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Root,
@@ -15,7 +16,7 @@ enum Level {
     Field,
 }
 
-/// Why a schema cannot be structural at all, if so.
+/// The reason for which a schema cannot be structural at all, if any.
 pub(super) fn unsupported(schema: &Value) -> Option<String> {
     const KEYS: [(&str, &str); 7] = [
         ("id", "id"),
@@ -26,7 +27,7 @@ pub(super) fn unsupported(schema: &Value) -> Option<String> {
         ("additionalItems", "additionalItems"),
         ("definitions", "definitions"),
     ];
-    let said = |key: &str| schema.get(key).is_some_and(is_said);
+    let said = |key: &str| schema.get(key).is_some_and(is_set);
     if let Some((_, name)) = KEYS.iter().find(|(key, _)| said(key)) {
         return Some(format!("OpenAPIV3Schema '{name}' is not supported"));
     }
@@ -42,10 +43,10 @@ pub(super) fn unsupported(schema: &Value) -> Option<String> {
     parts.chain(named(schema, "properties").map(|(_, part)| part)).find_map(unsupported)
 }
 
-/// Everything that keeps a schema from being structural, in order of the words for it.
+/// All violations of structural schemas, in order of their messages.
 pub(super) fn validate_structural(schema: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let mut found = ErrorList::new();
-    validate_invariants(schema, Level::Root, at, &mut found);
+    validate_invariants(schema, Level::Root, &pattern_budget(), at, &mut found);
     validate_value_completeness(schema, schema, at, at, &mut found);
     if found.is_empty() {
         return;
@@ -56,24 +57,30 @@ pub(super) fn validate_structural(schema: &Value, at: &Field<'_>, errors: &mut E
     found.into_iter().for_each(|(_, error)| errors.add(error));
 }
 
-fn validate_invariants(schema: &Value, level: Level, at: &Field<'_>, errors: &mut ErrorList) {
+fn validate_invariants(
+    schema: &Value,
+    level: Level,
+    patterns: &Budget,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
     match part(schema, "items") {
-        Some(items) => validate_invariants(items, Level::Item, &at.child("items"), errors),
+        Some(items) => validate_invariants(items, Level::Item, patterns, &at.child("items"), errors),
         None if text(schema, "type") == "array" => errors.required(at.child("items"), "must be specified"),
         None => {}
     }
     for (name, property) in named(schema, "properties") {
-        validate_invariants(property, Level::Field, &at.child("properties").key(name), errors);
+        validate_invariants(property, Level::Field, patterns, &at.child("properties").key(name), errors);
     }
     let additional = at.child("additionalProperties");
     if member(schema, "additionalProperties").is_some() && level == Level::Root {
         errors.forbidden(additional, "must not be used at the root");
     }
     if let Some(part) = part(schema, "additionalProperties") {
-        validate_invariants(part, Level::Field, &additional, errors);
+        validate_invariants(part, Level::Field, patterns, &additional, errors);
     }
     let skip = Skip { any_of: is_int_or_string(schema), first_all_of: starts_with_int_or_string(schema) };
-    validate_value_validation(schema, skip, at, errors);
+    validate_value_validation(schema, skip, patterns, at, errors);
     validate_extensions(schema, at, errors);
     validate_type(schema, level, at, errors);
     validate_meta(schema, level, at, errors);
@@ -125,7 +132,7 @@ fn validate_type(schema: &Value, level: Level, at: &Field<'_>, errors: &mut Erro
     }
 }
 
-/// What every object has is known: little may be said about it.
+/// The metadata of objects is known: only few restrictions may be given.
 fn validate_meta(schema: &Value, level: Level, at: &Field<'_>, errors: &mut ErrorList) {
     let at = at.child("properties");
     let is_object = level == Level::Root || flag(schema, "x-kubernetes-embedded-resource");
@@ -152,11 +159,11 @@ fn says_more_than_names(metadata: &Value) -> bool {
             named(metadata, "properties").any(|(name, _)| !matches!(name, "name" | "generateName"))
         }
         "items" | "not" | "additionalProperties" => !value.is_null(),
-        _ => is_said(value),
+        _ => is_set(value),
     })
 }
 
-/// The ways to say "an integer or a string", which are let through.
+/// The forms of "an integer or a string", which are allowed.
 #[derive(Clone, Copy, Default)]
 struct Skip {
     any_of: bool,
@@ -172,26 +179,34 @@ fn starts_with_int_or_string(schema: &Value) -> bool {
     list(schema, "allOf").first().is_some_and(is_int_or_string)
 }
 
-fn validate_value_validation(schema: &Value, skip: Skip, at: &Field<'_>, errors: &mut ErrorList) {
+fn validate_value_validation(
+    schema: &Value,
+    skip: Skip,
+    patterns: &Budget,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
     for key in JUNCTORS.into_iter().filter(|key| !(skip.any_of && *key == "anyOf")) {
         for (i, nested) in list(schema, key).iter().enumerate() {
             let any_of = skip.first_all_of && key == "allOf" && i == 0;
             let at = at.child(key);
-            validate_nested(nested, Skip { any_of, first_all_of: false }, &at.index(i), errors);
+            validate_nested(nested, Skip { any_of, first_all_of: false }, patterns, &at.index(i), errors);
         }
     }
     if let Some(not) = part(schema, "not") {
-        validate_nested(not, Skip::default(), &at.child("not"), errors);
+        validate_nested(not, Skip::default(), patterns, &at.child("not"), errors);
     }
     let expression = text(schema, "pattern");
-    if let Some(why) = pattern::complaint(expression) {
-        let why = format!("must be a valid regular expression, but isn't: error parsing regexp: {why}");
+    if !expression.is_empty()
+        && let Some(why) = patterns.complaint(expression)
+    {
+        let why = format!("must be a valid regular expression, but isn't: {why}");
         errors.invalid(at.child("pattern"), &Value::from(expression), why);
     }
 }
 
-/// Below a junctor only values are judged: what a field is, is said elsewhere.
-fn validate_nested(schema: &Value, skip: Skip, at: &Field<'_>, errors: &mut ErrorList) {
+/// Below a junctor only values are restricted: types are given elsewhere.
+fn validate_nested(schema: &Value, skip: Skip, patterns: &Budget, at: &Field<'_>, errors: &mut ErrorList) {
     const FORBIDDEN: [(&str, &str); 11] = [
         ("type", "empty"),
         ("default", "undefined"),
@@ -205,17 +220,17 @@ fn validate_nested(schema: &Value, skip: Skip, at: &Field<'_>, errors: &mut Erro
         ("x-kubernetes-map-type", "undefined"),
         ("x-kubernetes-validations", "empty"),
     ];
-    validate_value_validation(schema, skip, at, errors);
+    validate_value_validation(schema, skip, patterns, at, errors);
     if let Some(items) = part(schema, "items") {
-        validate_nested(items, Skip::default(), &at.child("items"), errors);
+        validate_nested(items, Skip::default(), patterns, &at.child("items"), errors);
     }
     for (name, property) in named(schema, "properties") {
-        validate_nested(property, Skip::default(), &at.child("properties").key(name), errors);
+        validate_nested(property, Skip::default(), patterns, &at.child("properties").key(name), errors);
     }
     for (key, state) in FORBIDDEN {
         let said = match key {
             "default" => member(schema, key).is_some(),
-            _ => schema.get(key).is_some_and(is_said),
+            _ => schema.get(key).is_some_and(is_set),
         };
         if said {
             errors.forbidden(at.child(key), format!("must be {state} to be structural"));
@@ -232,7 +247,7 @@ fn validate_nested(schema: &Value, skip: Skip, at: &Field<'_>, errors: &mut Erro
     }
 }
 
-/// Values that are judged must be fields that exist: `said` is where they are judged, `schema` where they are.
+/// Restricted values must be fields that exist: `said` is the restricting schema, `schema` that of the fields.
 fn validate_value_completeness(
     said: &Value,
     schema: &Value,

@@ -1,17 +1,20 @@
-//! What a custom resource definition may say: names, versions, schemas, conversion.
+//! Validation of a custom resource definition: names, versions, schemas, conversion.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value, json, names};
+use corten_api::{Field, Value, names};
+use corten_customresources::Schema;
+use corten_customresources::defaults::{are_pruned, validate_defaults};
+use corten_customresources::rules::{StoredExpressions, validate_rules};
 
 use super::openapi::{Place, divisible_item, validate_list_keys, validate_schema};
-use super::schema::{any, flag, is_said, of};
+use super::schema::{any, flag, is_set, of};
 use super::versions::{
     agreed, has_status, may_keep_fields, refuse_without_schema, shared, validate_columns,
     validate_selectable_fields, validate_subresources,
 };
-use super::{conversion, default_values, structural};
+use super::{conversion, shown, structural};
 use crate::prepare::same;
 use crate::table::condition_true;
 use crate::validation::repeats::Repeats;
@@ -24,21 +27,24 @@ const STORED_VERSIONS: Field<'static> = Field::new("status").child("storedVersio
 const APPROVAL: &str = "api-approved.kubernetes.io";
 const WARNING_MAX_LENGTH: usize = 256;
 
-/// What a definition that is stored already may keep.
+/// Invalid values that a stored definition may keep.
 #[derive(Default)]
 pub(super) struct Leeway<'v> {
     /// Versions without a schema.
     schemas: bool,
-    /// Types that are none.
+    /// Unknown types.
     pub(super) types: bool,
     /// Defaults with unknown fields.
     defaults: bool,
-    /// Items of sets that can be divided.
+    /// Items of sets that are not atomic.
     pub(super) set_items: bool,
     /// Keys of lists that may be missing.
     pub(super) list_keys: bool,
     pub(super) review_versions: bool,
+    /// Expressions of rules.
+    expressions: StoredExpressions,
     old_versions: &'v [Value],
+    old_versions_by_name: HashMap<&'v str, &'v Value>,
 }
 
 impl<'v> Leeway<'v> {
@@ -52,7 +58,7 @@ impl<'v> Leeway<'v> {
                 let types = ["", "array", "boolean", "integer", "number", "object", "string"];
                 !types.contains(&text(schema, "type"))
             }),
-            defaults: schemas().any(default_values::has_unknown_fields),
+            defaults: schemas().filter_map(|s| Schema::compile_unpruned(s).ok()).any(|s| !are_pruned(&s)),
             set_items: has(&|schema| divisible_item(schema).is_some()),
             list_keys: has(&|schema| {
                 let mut errors = ErrorList::new();
@@ -60,8 +66,26 @@ impl<'v> Leeway<'v> {
                 !errors.is_empty()
             }),
             review_versions: !conversion::understands_reviews(spec(old)),
+            expressions: schemas().fold(StoredExpressions::default(), |mut expressions, schema| {
+                expressions.add(schema);
+                expressions
+            }),
             old_versions: versions,
+            // Of equal names, the first counts.
+            old_versions_by_name: versions
+                .iter()
+                .rev()
+                .map(|version| (text(version, "name"), version))
+                .collect(),
         }
+    }
+}
+
+impl Leeway<'_> {
+    /// Returns true if the stored definition has the same schema for a version: its rules may cost too much.
+    fn keeps_schema(&self, version: &Value) -> bool {
+        let old = self.old_versions_by_name.get(text(version, "name"));
+        old.is_some_and(|old| same(old, version, &["schema", "openAPIV3Schema"]))
     }
 }
 
@@ -113,7 +137,7 @@ fn refuse_preserving(errors: &mut ErrorList) {
     errors.invalid(SPEC.child("preserveUnknownFields"), &Value::from(true), why);
 }
 
-/// A definition is called after what it defines.
+/// The name of a definition is that of its resource and group.
 fn validate_name(object: &Value, errors: &mut ErrorList) {
     let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
     let plural = object.str_at(&["spec", "names", "plural"]).unwrap_or_default();
@@ -124,7 +148,7 @@ fn validate_name(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Says all complaints about a text at once.
+/// Adds all errors of a text as one.
 fn complain_once(text: &str, before: &str, complaints: &[String], at: &Field<'_>, errors: &mut ErrorList) {
     if !complaints.is_empty() {
         errors.invalid(at, &Value::from(text), format!("{before}{}", complaints.join(",")));
@@ -182,7 +206,7 @@ fn validate_group(group: &str, at: &Field<'_>, errors: &mut ErrorList) {
     complain_once(group, "", &complaints, at, errors);
 }
 
-/// What a version says on its own.
+/// The part of a version that is its own.
 fn validate_version(
     version: &Value,
     agreed: &[&str],
@@ -192,7 +216,15 @@ fn validate_version(
 ) {
     validate_deprecation(version, &at.child("deprecationWarning"), errors);
     let own = |key: &str| member(version, key).filter(|_| !agreed.contains(&key));
-    validate_validation(own("schema"), has_status(version), leeway, &at.child("schema"), errors);
+    let is_unchanged = leeway.keeps_schema(version);
+    validate_validation(
+        own("schema"),
+        has_status(version),
+        is_unchanged,
+        leeway,
+        &at.child("schema"),
+        errors,
+    );
     if let Some(subresources) = own("subresources") {
         validate_subresources(subresources, &at.child("subresources"), errors);
     }
@@ -209,11 +241,13 @@ fn validate_version(
     validate_selectable_fields(fields, schema, any_number, &at, errors);
 }
 
-/// What all versions say.
+/// The part that all versions share.
 fn validate_shared(versions: &[Value], leeway: &Leeway<'_>, errors: &mut ErrorList) {
     let schema = shared(versions, "schema");
     let any_status = versions.iter().any(has_status);
-    validate_validation(schema, any_status, leeway, &SPEC.child("validation"), errors);
+    // Upstream takes the first version for that of the shared schema.
+    let is_unchanged = versions.first().is_some_and(|version| leeway.keeps_schema(version));
+    validate_validation(schema, any_status, is_unchanged, leeway, &SPEC.child("validation"), errors);
     if let Some(subresources) = shared(versions, "subresources") {
         validate_subresources(subresources, &SPEC.child("subresources"), errors);
     }
@@ -253,6 +287,7 @@ fn validate_deprecation(version: &Value, at: &Field<'_>, errors: &mut ErrorList)
 fn validate_validation(
     validation: Option<&Value>,
     has_status: bool,
+    is_unchanged: bool,
     leeway: &Leeway<'_>,
     at: &Field<'_>,
     errors: &mut ErrorList,
@@ -267,20 +302,25 @@ fn validate_validation(
     }
     let at = at.child("openAPIV3Schema");
     let unsupported = structural::unsupported(schema);
+    let structural_errors = errors.0.len();
     if unsupported.is_none() {
-        let found = errors.0.len();
         structural::validate_structural(schema, &at, errors);
-        if errors.0.len() == found {
-            default_values::validate_defaults(schema, leeway.defaults, &at, errors);
-        }
     }
+    let compiled = Schema::compile_unpruned(schema).ok().filter(|_| errors.0.len() == structural_errors);
+    if let Some(compiled) = &compiled {
+        validate_defaults(compiled, !leeway.defaults, &at, errors);
+    }
+    let found = errors.0.len();
     validate_schema(schema, Place::ROOT, leeway, &at, errors);
+    if let Some(compiled) = compiled.filter(|_| found == structural_errors && errors.0.len() == found) {
+        validate_rules(&compiled, &leeway.expressions, is_unchanged, &at, errors);
+    }
     if let Some(why) = unsupported.filter(|_| errors.0.len() == before) {
         errors.invalid(at, &Value::from(""), why);
     }
 }
 
-/// A status that is kept apart takes its part of the schema along: nothing else may judge it.
+/// With a status subresource, the root schema is split, so keywords that apply to the whole object are refused.
 fn validate_root_with_status(schema: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     const ALLOWED: &str = "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations";
     const FORBIDDEN: [&str; 20] = [
@@ -309,24 +349,24 @@ fn validate_root_with_status(schema: &Value, at: &Field<'_>, errors: &mut ErrorL
     if !matches!(kind, "" | "object") {
         let why = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
         errors.invalid(at.child("openAPIV3Schema.type"), &Value::from(kind), why);
-    } else if FORBIDDEN.iter().any(|key| schema.get(key).is_some_and(is_said)) {
+    } else if FORBIDDEN.iter().any(|key| schema.get(key).is_some_and(is_set)) {
         let why = format!(
             "only [{ALLOWED}] fields are allowed at the root of the schema if the status subresource is enabled"
         );
-        errors.invalid(at.child("openAPIV3Schema"), schema, why);
+        errors.invalid_shown(at.child("openAPIV3Schema"), shown::schema(schema), why);
     }
 }
 
-/// One version is stored, and all have names of their own.
+/// One version is stored, and all names are unique.
 fn validate_version_set(spec: &Value, errors: &mut ErrorList) {
     let versions = list(spec, "versions");
     let repeats = Repeats::of(versions, |version| text(version, "name"));
     if (0..versions.len()).any(|i| repeats.at(i)) {
-        errors.invalid_shown(VERSIONS, shown(spec), "must contain unique version names");
+        errors.invalid_shown(VERSIONS, shown_versions(spec), "must contain unique version names");
     }
     if versions.iter().filter(|version| flag(version, "storage")).count() != 1 {
         let why = "must have exactly one version marked as storage version";
-        errors.invalid_shown(VERSIONS, shown(spec), why);
+        errors.invalid_shown(VERSIONS, shown_versions(spec), why);
     }
     let first = versions.first().map(|version| text(version, "name"));
     if let Some(first) = first.filter(|first| !first.is_empty()) {
@@ -334,29 +374,12 @@ fn validate_version_set(spec: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Versions as upstream shows them: without what they agree on.
-fn shown(spec: &Value) -> String {
+/// Versions as upstream prints them: without the parts that they share.
+fn shown_versions(spec: &Value) -> String {
     let Some(versions) = spec.get("versions").and_then(Value::as_array) else { return "null".to_owned() };
     let agreed = agreed(versions);
-    let one = |version: &Value| {
-        let own = |key: &str| {
-            let part = member(version, key).filter(|_| !agreed.contains(&key));
-            part.map_or_else(|| "null".to_owned(), json::write_to_string)
-        };
-        format!(
-            "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\"Schema\":{},\"Subresources\":{},\"AdditionalPrinterColumns\":{},\"SelectableFields\":{}}}",
-            json::write_to_string(&Value::from(text(version, "name"))),
-            flag(version, "served"),
-            flag(version, "storage"),
-            flag(version, "deprecated"),
-            member(version, "deprecationWarning").map_or_else(|| "null".to_owned(), json::write_to_string),
-            own("schema"),
-            own("subresources"),
-            own("additionalPrinterColumns"),
-            own("selectableFields"),
-        )
-    };
-    format!("[{}]", versions.iter().map(one).collect::<Vec<_>>().join(","))
+    let versions: Vec<String> = versions.iter().map(|version| shown::version(version, &agreed)).collect();
+    format!("[{}]", versions.join(","))
 }
 
 fn validate_status(object: &Value, errors: &mut ErrorList) {
@@ -397,7 +420,7 @@ fn validate_labels(labels: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Every version that objects may be stored in is still there.
+/// Every version that objects may be stored in still exists.
 fn validate_stored_versions(object: &Value, errors: &mut ErrorList) {
     let stored = object.items_at(&["status", "storedVersions"]);
     if stored.is_empty() {
@@ -406,10 +429,11 @@ fn validate_stored_versions(object: &Value, errors: &mut ErrorList) {
     }
     let versions = list(spec(object), "versions");
     let known: HashSet<&str> = versions.iter().map(|version| text(version, "name")).collect();
-    let stored_names: HashSet<&str> = stored.iter().filter_map(Value::as_str).collect();
-    for version in versions.iter().filter(|version| flag(version, "storage")) {
+    let mut stored_names: HashSet<&str> = stored.iter().filter_map(Value::as_str).collect();
+    for version in versions {
         let name = text(version, "name");
-        if !stored_names.contains(name) {
+        // A name that two versions share is found by the first only.
+        if !stored_names.remove(name) && flag(version, "storage") {
             let why = format!("must have the storage version {name}");
             errors.invalid(STORED_VERSIONS, &Value::from(stored.to_vec()), why);
         }
@@ -425,7 +449,7 @@ fn validate_stored_versions(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// How far somebody agreed to a resource in a group of the community's.
+/// The approval of a resource in a group of the Kubernetes community.
 #[derive(PartialEq, Eq)]
 enum Approval {
     Missing,

@@ -1,6 +1,8 @@
-//! What versions of a custom resource say besides their schema: columns, subresources, selectable fields.
+//! Other parts of versions of a custom resource: columns, subresources, selectable fields.
 //!
-//! Upstream keeps what all versions agree on in one place, so complaints about it go there.
+//! Upstream keeps a part that all versions share in one field, which errors name.
+
+use std::collections::HashSet;
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
@@ -12,18 +14,18 @@ use crate::validation::text::{list, member, text};
 
 const SELECTABLE_FIELDS_MAX: usize = 8;
 
-/// Whether versions agree on a member. None agree on nothing.
+/// Returns true if all versions share a member. An empty list shares nothing.
 fn agree(versions: &[Value], key: &str) -> bool {
     versions.first().is_some_and(|first| versions.iter().all(|version| same(version, first, &[key])))
 }
 
-/// What all versions say alike, of what each may say on its own.
+/// The members that all versions share, of those that each may have on its own.
 pub(super) fn agreed(versions: &[Value]) -> Vec<&'static str> {
     let keys = ["schema", "subresources", "additionalPrinterColumns", "selectableFields"];
     keys.into_iter().filter(|key| agree(versions, key)).collect()
 }
 
-/// What versions that agree say.
+/// The shared value of a member.
 pub(super) fn shared<'v>(versions: &'v [Value], key: &str) -> Option<&'v Value> {
     versions.first().filter(|_| agree(versions, key)).and_then(|first| member(first, key))
 }
@@ -95,7 +97,7 @@ pub(super) fn validate_subresources(subresources: &Value, at: &Field<'_>, errors
     }
 }
 
-/// Fields that selectors may ask for, which the schema must know as simple ones.
+/// Selectable fields, which must be simple fields of the schema.
 pub(super) fn validate_selectable_fields(
     fields: &[Value],
     schema: &Value,
@@ -103,7 +105,7 @@ pub(super) fn validate_selectable_fields(
     at: &Field<'_>,
     errors: &mut ErrorList,
 ) {
-    let mut seen: Vec<Vec<&str>> = Vec::new();
+    let mut seen: HashSet<Vec<&str>> = HashSet::new();
     for (i, field) in fields.iter().enumerate() {
         let (json_path, at) = (text(field, "jsonPath"), at.index(i));
         let at = at.child("jsonPath");
@@ -125,10 +127,8 @@ pub(super) fn validate_selectable_fields(
         if !matches!(text(found.schema, "type"), "string" | "boolean" | "integer") {
             refuse("must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.".to_owned());
         }
-        if seen.contains(&found.names) {
+        if !seen.insert(found.names) {
             errors.duplicate(at, &Value::from(json_path));
-        } else {
-            seen.push(found.names);
         }
     }
     if seen.len() > SELECTABLE_FIELDS_MAX && !any_number {
@@ -136,7 +136,7 @@ pub(super) fn validate_selectable_fields(
     }
 }
 
-/// Whether an old version has more selectable fields than allowed, and the new one the same.
+/// Returns true if an old version has more selectable fields than allowed, and the new one the same.
 pub(super) fn may_keep_fields(version: &Value, old: &[Value]) -> bool {
     if list(version, "selectableFields").len() <= SELECTABLE_FIELDS_MAX {
         return false;
@@ -148,7 +148,7 @@ pub(super) fn may_keep_fields(version: &Value, old: &[Value]) -> bool {
     })
 }
 
-/// Selectable fields that not all versions agree on, or that they do while they disagree on the schema.
+/// Selectable fields that not all versions share, or that they share while their schemas differ.
 pub(super) fn refuse_without_schema(
     validation: Option<&Value>,
     why: &str,

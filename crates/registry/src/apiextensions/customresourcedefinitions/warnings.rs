@@ -1,4 +1,4 @@
-//! What is accepted in a schema but does not do what it seems to.
+//! Warnings about schemas that are accepted but do not have the apparent effect.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use corten_api::Value;
 use super::schema::{any, of, part};
 use crate::validation::text::{list, member, text};
 
-/// Warnings about a definition: all of a new one, what an update adds.
+/// Warnings about a definition: all of a new one, and those that an update adds.
 pub(super) fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = of_definition(object);
     if let Some(old) = old {
@@ -21,7 +21,7 @@ fn of_definition(object: &Value) -> Vec<String> {
     let (mut formats, mut sets) = (Vec::new(), Vec::new());
     let versions = object.get("spec").map_or(&[][..], |spec| list(spec, "versions"));
     let mut schemas: Vec<&Value> = versions.iter().filter_map(|v| of(member(v, "schema"))).collect();
-    // What all versions agree on is looked at once.
+    // A schema that all versions share is checked once.
     if schemas.len() == versions.len() && schemas.iter().all(|schema| schemas.first() == Some(schema)) {
         schemas.truncate(1);
     }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_added_is_warned_about() {
+    fn updates_warn_about_additions() {
         let definition = |properties: Value| {
             let schema = value!({"openAPIV3Schema": {"type": "object", "properties": (properties)}});
             value!({"spec": {"versions": [{"name": "v1", "schema": (schema.clone())}, {"name": "v2", "schema": (schema)}]}})

@@ -1,4 +1,4 @@
-//! What a daemon set may be: a template, and how one replaces another on a node.
+//! Validation of a daemon set: its template and its update strategy.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
@@ -9,8 +9,8 @@ use crate::validation::internal_form;
 use crate::validation::label_selector::{LabelSelectorOptions, has_invalid_values, validate_label_selector};
 use crate::validation::text::{member, text};
 use crate::validation::workload::{
-    validate_collisions, validate_demanding, validate_lasting_template, validate_selected,
-    validate_selector_stays,
+    validate_collisions, validate_restarting_template, validate_selected, validate_selector_is_immutable,
+    validate_selector_is_not_empty,
 };
 
 pub(super) fn validate_create(set: &Value, errors: &mut ErrorList) {
@@ -18,7 +18,7 @@ pub(super) fn validate_create(set: &Value, errors: &mut ErrorList) {
 }
 
 pub(super) fn validate_update(set: &Value, old: &Value, errors: &mut ErrorList) {
-    validate_selector_stays(set, old, errors);
+    validate_selector_is_immutable(set, old, errors);
     let allow_invalid_values = has_invalid_values(old.at(&["spec", "selector"]));
     validate_spec(set, Some(part(old, "spec")), LabelSelectorOptions { allow_invalid_values }, errors);
 }
@@ -29,9 +29,9 @@ fn validate_spec(set: &Value, old: Option<&Value>, options: LabelSelectorOptions
     validate_label_selector(selector, options, &at.child("selector"), errors);
     validate_selected(spec, &at.child("template"), errors);
     if let Some(selector) = selector {
-        validate_demanding(selector, "daemonset", &at.child("selector"), errors);
+        validate_selector_is_not_empty(selector, "daemonset", &at.child("selector"), errors);
     }
-    validate_lasting_template(spec, old, "DaemonSet", &at.child("template"), errors);
+    validate_restarting_template(spec, old, "DaemonSet", &at.child("template"), errors);
     non_negative(spec, "minReadySeconds", &at, errors);
     validate_strategy(part(spec, "updateStrategy"), &at.child("updateStrategy"), errors);
     non_negative(spec, "revisionHistoryLimit", &at, errors);
@@ -52,7 +52,7 @@ fn validate_strategy(strategy: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// A node's pod is gone before the next one comes, or the other way round; never both, never neither.
+/// A node's pod is removed before the next one is created, or after it; never both, never neither.
 fn validate_rolling_update(rolling: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let (unavailable, surge) = (part(rolling, "maxUnavailable"), part(rolling, "maxSurge"));
     let (unavailable_at, surge_at) = (at.child("maxUnavailable"), at.child("maxSurge"));

@@ -1,4 +1,4 @@
-//! What a deployment may be: replicas of a template, and how one template replaces another.
+//! Validation of a deployment: replicas of a template, and its update strategy.
 
 use corten_api::selector::LabelSelector;
 use corten_api::status::ErrorList;
@@ -9,8 +9,8 @@ use crate::validation::int_or_percent::{magnitude, validate_at_most_100_percent,
 use crate::validation::internal_form;
 use crate::validation::text::{member, text};
 use crate::validation::workload::{
-    at_most, shown_selector, validate_collisions, validate_lasting_template, validate_required_selector,
-    validate_selector_stays, validate_taken,
+    at_most, shown_selector, validate_collisions, validate_required_selector, validate_restarting_template,
+    validate_selector_is_immutable, validate_selector_matches,
 };
 
 pub(super) fn validate_create(deployment: &Value, errors: &mut ErrorList) {
@@ -19,7 +19,7 @@ pub(super) fn validate_create(deployment: &Value, errors: &mut ErrorList) {
 
 pub(super) fn validate_update(deployment: &Value, old: &Value, errors: &mut ErrorList) {
     validate(deployment, Some(part(old, "spec")), errors);
-    validate_selector_stays(deployment, old, errors);
+    validate_selector_is_immutable(deployment, old, errors);
 }
 
 fn validate(deployment: &Value, old: Option<&Value>, errors: &mut ErrorList) {
@@ -39,7 +39,7 @@ fn validate(deployment: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     }
 }
 
-/// A selector and the template it must take, of replica sets and of what makes them.
+/// A selector and the template it must match, of replica sets and deployments.
 pub(crate) fn validate_replicated_template(
     spec: &Value,
     old: Option<&Value>,
@@ -54,8 +54,8 @@ pub(crate) fn validate_replicated_template(
         return;
     };
     let at = at.child("template");
-    validate_taken(part(spec, "template"), &parsed, &at, errors);
-    validate_lasting_template(spec, old, "ReplicaSet", &at, errors);
+    validate_selector_matches(part(spec, "template"), &parsed, &at, errors);
+    validate_restarting_template(spec, old, "ReplicaSet", &at, errors);
 }
 
 fn validate_strategy(strategy: &Value, at: &Field<'_>, errors: &mut ErrorList) {

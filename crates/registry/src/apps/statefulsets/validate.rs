@@ -1,4 +1,4 @@
-//! What a stateful set may be: a template, claims for volumes of each pod, and the order of changes.
+//! Validation of a stateful set: its template, volume claims of each pod, and the order of changes.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -7,6 +7,7 @@ use corten_api::selector::LabelSelector;
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names, value};
 
+use crate::prepare::same;
 use crate::validation::fields::{immutable, non_negative, number, part};
 use crate::validation::int_or_percent::{magnitude, validate_at_most_100_percent, validate_int_or_percent};
 use crate::validation::internal_form;
@@ -15,12 +16,12 @@ use crate::validation::pod_template::{validate_pod_template_spec, validate_pod_t
 use crate::validation::text::{complain, list, member, text};
 use crate::validation::volume_claim::validate_volume_claim_spec;
 use crate::validation::workload::{
-    at_most, shown_selector, template_warnings, validate_collisions, validate_lasting,
-    validate_required_selector, validate_selector_stays, validate_taken,
+    at_most, shown_selector, template_warnings, validate_collisions, validate_required_selector,
+    validate_restart_always, validate_selector_is_immutable, validate_selector_matches,
 };
 
-/// What is looked at. Parts that cannot change are not judged again, nor is a template that was stored
-/// before it would have been refused.
+/// The validated parts. Parts that cannot change are not validated again, nor is a stored template that would be
+/// refused today.
 #[derive(Debug, Clone, Copy)]
 struct Scope<'a> {
     old: Option<&'a Value>,
@@ -36,9 +37,14 @@ pub(super) fn validate_update(set: &Value, old: &Value, errors: &mut ErrorList) 
     let mut complaints = ErrorList::new();
     validate_spec(before, Scope { old: Some(before), template: true }, &mut complaints);
     validate_spec(spec, Scope { old: Some(before), template: complaints.is_empty() }, errors);
-    validate_selector_stays(set, old, errors);
+    validate_selector_is_immutable(set, old, errors);
     let at = Field::new("spec");
-    for key in ["volumeClaimTemplates", "serviceName", "podManagementPolicy"] {
+    if !same(spec, before, &["volumeClaimTemplates"]) {
+        let shown =
+            internal_form::compact_list("PersistentVolumeClaim", spec.items_at(&["volumeClaimTemplates"]));
+        errors.invalid_shown(at.child("volumeClaimTemplates"), shown, "field is immutable");
+    }
+    for key in ["serviceName", "podManagementPolicy"] {
         immutable(spec, before, key, &at, errors);
     }
 }
@@ -69,7 +75,7 @@ fn validate_spec(spec: &Value, scope: Scope<'_>, errors: &mut ErrorList) {
     }
     validate_required_selector(spec, "statefulset", &at, errors);
     validate_template(spec, scope, &at, errors);
-    validate_lasting(part(spec, "template"), "StatefulSet", &at.child("template"), errors);
+    validate_restart_always(part(spec, "template"), "StatefulSet", &at.child("template"), errors);
 }
 
 fn validate_strategy(strategy: &Value, at: &Field<'_>, errors: &mut ErrorList) {
@@ -131,7 +137,7 @@ fn validate_template(spec: &Value, scope: Scope<'_>, at: &Field<'_>, errors: &mu
     };
     let (template, at) = (part(spec, "template"), at.child("template"));
     if !parsed.is_everything() {
-        validate_taken(template, &parsed, &at, errors);
+        validate_selector_matches(template, &parsed, &at, errors);
     }
     if scope.template {
         let completed = completed(spec);
@@ -147,7 +153,7 @@ fn validate_template(spec: &Value, scope: Scope<'_>, at: &Field<'_>, errors: &mu
     names::validate_annotations(metadata.get("annotations"), &at.child("annotations"), errors);
 }
 
-/// The template as pods will have it: with a volume for each claim, and a host name that is not the
+/// The template as pods have it: with a volume for each claim, and a host name that is not the
 /// template's.
 fn completed(spec: &Value) -> Cow<'_, Value> {
     let (template, claims) = (part(spec, "template"), list(spec, "volumeClaimTemplates"));
@@ -194,7 +200,7 @@ pub(super) fn validate_subresource(sub: &str, set: &Value, old: &Value, errors: 
     validate_collisions(set, old, errors);
 }
 
-/// What is said of a set that is accepted.
+/// Warnings about an accepted set.
 pub(super) fn warnings(set: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = template_warnings(set, old);
     if number(part(set, "spec"), "revisionHistoryLimit") < 0 {

@@ -1,4 +1,4 @@
-//! The metrics of an autoscaler: each has one source, and a target that fits it.
+//! The metrics of an autoscaler: each has one source, and a matching target.
 
 use corten_api::quantity::Quantity;
 use corten_api::status::ErrorList;
@@ -11,7 +11,7 @@ use crate::validation::text::{complain, list, member, text};
 
 /// Types of sources, as messages list them.
 const TYPES: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
-/// Types of sources and their members, in the order they are looked at.
+/// Types of sources and their members, in the order of validation.
 const SOURCES: [(&str, &str); 5] = [
     ("Object", "object"),
     ("External", "external"),
@@ -31,7 +31,7 @@ pub(super) fn validate(
     for (i, metric) in metrics.iter().enumerate() {
         validate_metric(metric, described, &at.index(i), errors);
     }
-    // Pods that are not there have no metrics: something else must say when to come back.
+    // Without pods there are no pod metrics: another metric must trigger scaling up.
     let without_pods = |metric: &Value| matches!(text(metric, "type"), "Object" | "External");
     if least == Some(0) && !metrics.iter().any(without_pods) {
         let why = "must specify at least one Object or External metric to support scaling to zero replicas";

@@ -1,4 +1,4 @@
-//! What an autoscaler may ask for: bounds, target, and how fast it may go. Metrics have a file of their own.
+//! Validation of an autoscaler: bounds, target and scaling behavior. Metrics have a file of their own.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -11,14 +11,14 @@ use crate::validation::text::{complain, list, member, text};
 const LONGEST_PERIOD_SECONDS: i64 = 1800;
 const LONGEST_WINDOW_SECONDS: i64 = 3600;
 
-/// What is demanded of the `apiVersion` of a reference.
+/// The requirement on the `apiVersion` of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ApiVersion {
     /// A group and a version.
     WithGroup,
-    /// The core group will do.
+    /// The core group is allowed.
     AnyGroup,
-    /// Nothing: what was stored may stay.
+    /// Not checked: a stored value may stay.
     Unchecked,
 }
 
@@ -50,8 +50,8 @@ pub(super) fn validate_subresource(sub: &str, autoscaler: &Value, _: &Value, err
     non_negative(status, "desiredReplicas", &at, errors);
 }
 
-/// Replication controllers are the only thing of the core group that scales; a target that stays is not
-/// judged again.
+/// Replication controllers are the only scalable kind of the core group; an unchanged target is not
+/// validated again.
 fn target_version(spec: &Value, old: Option<&Value>) -> ApiVersion {
     let target = part(spec, "scaleTargetRef");
     let stays = |old: &Value| {
@@ -91,7 +91,7 @@ fn validate_spec(spec: &Value, target: ApiVersion, described: ApiVersion, errors
     }
 }
 
-/// A reference to an object in whatever version.
+/// A reference to an object of any version.
 pub(super) fn validate_reference(
     reference: &Value,
     version: ApiVersion,

@@ -1,4 +1,4 @@
-//! What a cron job may be: a schedule in some time zone, and a job without a selector yet.
+//! Validation of a cron job: a schedule in a time zone, and a job without a selector yet.
 
 use corten_api::schedule::{self, Schedule};
 use corten_api::status::ErrorList;
@@ -11,7 +11,7 @@ use crate::validation::fields::{non_negative, part};
 use crate::validation::text::{member, text};
 use crate::validation::workload::{name_warning, shown_selector};
 
-/// Jobs are called after their cron job and the minute they were due, which takes eleven characters.
+/// The names of jobs are that of their cron job and the scheduled minute, which takes eleven characters.
 const NAME_MAX_LENGTH: usize = 52;
 
 pub(super) fn validate_create(cron: &Value, errors: &mut ErrorList) {
@@ -68,7 +68,7 @@ fn validate_template(job: &Value, old: Option<&Value>, at: &Field<'_>, errors: &
     }
 }
 
-/// A schedule says when; where that is belongs into the time zone, unless it was in the schedule before.
+/// The time zone belongs into its own field, unless it was in the schedule before.
 fn validate_schedule(spec: &Value, old: Option<&Value>, at: &Field<'_>, errors: &mut ErrorList) {
     let schedule = text(spec, "schedule");
     if schedule.is_empty() {
@@ -115,7 +115,7 @@ fn is_part_of_zone(part: &str) -> bool {
     length && part != "." && part != ".." && !part.starts_with('-') && part.bytes().all(fits)
 }
 
-/// What is said of a cron job that is accepted.
+/// Warnings about an accepted cron job.
 pub(super) fn warnings(cron: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = Vec::new();
     let job = |cron| part(part(part(cron, "spec"), "jobTemplate"), "spec");

@@ -1,8 +1,8 @@
-//! Sets of indexes as a job's status writes them: `1,3-5,7`.
+//! Sets of indexes in a job's status: `1,3-5,7`.
 
 use corten_api::status::quoted;
 
-/// How many indexes there are, all in order and below `completions`.
+/// The number of indexes, which must be in order and below `completions`.
 pub(super) fn count(indexes: &str, completions: i64) -> Result<i64, String> {
     if indexes.is_empty() {
         return Ok(0);
@@ -19,7 +19,7 @@ pub(super) fn count(indexes: &str, completions: i64) -> Result<i64, String> {
     Ok(total)
 }
 
-/// The first index that is in both, if there is one. Intervals that make no sense are passed over.
+/// The first index that is in both, if any. Invalid intervals are skipped.
 pub(super) fn overlap(completed: &str, failed: &str, completions: i64) -> Option<i64> {
     let intervals = |indexes: &str| -> Vec<(i64, i64)> {
         indexes.split(',').filter_map(|interval| interval_of(interval, completions).ok()).collect()

@@ -1,4 +1,4 @@
-//! Policies of jobs: what a failed pod means, and when enough pods succeeded.
+//! Policies of jobs: pod failure policy and success policy.
 
 use corten_api::status::{ErrorList, quoted};
 use corten_api::{ByContent, Field, Value, names};
@@ -51,7 +51,7 @@ fn validate_failure_rule(spec: &Value, rule: &Value, at: &Field<'_>, errors: &mu
     }
 }
 
-/// A word that must be there and be one of these.
+/// A required text that must be one of these.
 fn validate_word(owner: &Value, key: &str, known: &[&str], at: &Field<'_>, errors: &mut ErrorList) {
     match text(owner, key) {
         "" => {

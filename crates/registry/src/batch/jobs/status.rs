@@ -1,7 +1,7 @@
-//! What may be reported of a job, by whatever controls it.
+//! Validation of a job's status.
 //!
-//! A rule is looked at only when something it speaks of changed: a report about something else must not fail
-//! because of what was there before.
+//! A rule is checked only when its fields changed: an update of other fields must not fail
+//! because of earlier values.
 
 use std::collections::HashSet;
 
@@ -16,13 +16,13 @@ use crate::validation::text::{list, member, text};
 
 const STATUS: Field<'static> = Field::new("status");
 
-/// Whether a status has a condition that is true.
+/// Returns true if a status has a condition that is true.
 pub(super) fn is_true(status: &Value, kind: &str) -> bool {
     let conditions = list(status, "conditions").iter();
     conditions.filter(|c| text(c, "type") == kind).any(|c| text(c, "status") == "True")
 }
 
-/// A status, the one before it, and what they are about.
+/// A status, the previous one, and their job.
 struct Report<'a> {
     spec: &'a Value,
     new: &'a Value,
@@ -46,7 +46,7 @@ pub(super) fn validate_subresource(sub: &str, job: &Value, old: &Value, errors: 
     report.validate_transition(errors);
 }
 
-/// Pods that ended but are not counted yet: each is known, and once.
+/// Terminated pods that are not counted yet: each has a uid, and occurs once.
 fn validate_uncounted(status: &Value, errors: &mut ErrorList) {
     let pods = part(status, "uncountedTerminatedPods");
     let at = STATUS.child("uncountedTerminatedPods");
@@ -100,7 +100,7 @@ impl Report<'_> {
         text(self.spec, "completionMode") == "Indexed"
     }
 
-    /// How a job ends: in one way, at a time after its start.
+    /// A job finishes in one way, at a time after its start.
     fn validate_end(&self, errors: &mut ErrorList) {
         let complete = self.is("Complete");
         let complete_turned = self.turned("Complete");
@@ -145,7 +145,7 @@ impl Report<'_> {
         }
     }
 
-    /// A finished job was started, and has no pods that are not accounted for.
+    /// A finished job was started, and all its pods are counted.
     fn validate_finished(&self, errors: &mut ErrorList) {
         if !self.finished() {
             return;
@@ -175,7 +175,7 @@ impl Report<'_> {
         }
     }
 
-    /// Sets of indexes make sense, and belong to jobs that have indexes.
+    /// Sets of indexes are valid, and only for indexed jobs.
     fn validate_indexes(&self, errors: &mut ErrorList) {
         let completions = member(self.spec, "completions").and_then(Value::as_int);
         let per_index = member(self.spec, "backoffLimitPerIndex").is_some();
@@ -246,7 +246,7 @@ impl Report<'_> {
         }
     }
 
-    /// What happened is not undone.
+    /// Terminal states are not undone.
     fn validate_transition(&self, errors: &mut ErrorList) {
         for kind in ["Failed", "Complete", "FailureTarget"] {
             if self.was(kind) && !self.is(kind) {
@@ -284,7 +284,7 @@ impl Report<'_> {
         }
     }
 
-    /// Whether this report says that the job goes on.
+    /// Returns true if this update resumes the job.
     fn is_resuming(&self) -> bool {
         let conditions = list(self.new, "conditions").iter();
         let mut suspended = conditions.filter(|c| text(c, "type") == "Suspended");

@@ -1,4 +1,4 @@
-//! Which parts of a job's template may be changed: none, unless the job is suspended and nothing of it runs.
+//! Mutable parts of a job's template: none, unless the job is suspended and has no running pods.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, json};
@@ -9,7 +9,7 @@ use crate::validation::fields::{IMMUTABLE, number, part};
 use crate::validation::internal_form;
 use crate::validation::text::{list, member, text};
 
-/// What tells the scheduler where to put pods, below the template.
+/// Scheduling directives, below the template.
 const DIRECTIVES: [&[&str]; 5] = [
     &["spec", "nodeSelector"],
     &["spec", "tolerations"],
@@ -43,7 +43,7 @@ pub(super) fn validate_template_update(job: &Value, old: &Value, errors: &mut Er
     }
 }
 
-/// A template as messages show it: its metadata, then the spec in upstream's form.
+/// A template as messages print it: its metadata, then the spec in upstream's form.
 fn shown(template: &Value) -> String {
     let metadata = |key: &str| {
         let part = member(part(template, "metadata"), key).map(json::write_to_string);
@@ -57,14 +57,14 @@ fn same_spec(a: &Value, b: &Value) -> bool {
     part(a, "spec") == part(b, "spec")
 }
 
-/// Suspended, and without pods.
+/// Returns true if the job is suspended and has no pods.
 fn is_idle(job: &Value) -> bool {
     let status = part(job, "status");
     let stopped = member(status, "startTime").is_none() || is_true(status, "Suspended");
     job.bool_at(&["spec", "suspend"]) == Some(true) && stopped && number(status, "active") == 0
 }
 
-/// Affinity to nodes may change, affinity to pods may not.
+/// Node affinity may change, pod affinity may not.
 fn allow_node_affinity(expected: &mut Value, template: &Value) {
     const AFFINITY: &[&str] = &["spec", "affinity"];
     const NODE: &[&str] = &["spec", "affinity", "nodeAffinity"];
@@ -75,7 +75,7 @@ fn allow_node_affinity(expected: &mut Value, template: &Value) {
     }
 }
 
-/// How much containers need may change, if they are the same ones.
+/// The resources of the same containers may change.
 fn allow_resources(expected: &mut Value, template: &Value, key: &str) {
     let now = list(part(template, "spec"), key);
     let Some(containers) = expected

@@ -1,4 +1,4 @@
-//! What a job may be: how many pods must succeed, how many may fail, and what may be changed while it runs.
+//! Validation of a job: completions, failures, and mutable fields.
 
 use corten_api::selector::LabelSelector;
 use corten_api::status::ErrorList;
@@ -13,13 +13,13 @@ use crate::validation::internal_form;
 use crate::validation::label_selector::{LabelSelectorOptions, has_invalid_values, validate_label_selector};
 use crate::validation::text::{domain_prefixed_path, member, text};
 use crate::validation::workload::{
-    shown_selector, validate_selected, validate_selector_stays, validate_template,
+    shown_selector, validate_selected, validate_selector_is_immutable, validate_template,
 };
 
 /// Limits that keep lists of indexes in a status short.
 const MOST_PARALLEL: i64 = 100_000;
 const MOST_FAILED_INDEXES: i64 = 100_000;
-/// Above this many completions the two limits below hold instead.
+/// Above this number of completions the two limits below apply instead.
 const MANY_COMPLETIONS: i64 = 100_000;
 const MOST_PARALLEL_OF_MANY: i64 = 10_000;
 const MOST_FAILED_INDEXES_OF_MANY: i64 = 10_000;
@@ -36,7 +36,7 @@ pub(super) fn validate_update(job: &Value, old: &Value, errors: &mut ErrorList) 
     let allow_invalid_values = has_invalid_values(before.get("selector"));
     validate_job(job, Some(before), LabelSelectorOptions { allow_invalid_values }, errors);
     validate_completions_update(spec, before, &at, errors);
-    validate_selector_stays(job, old, errors);
+    validate_selector_is_immutable(job, old, errors);
     validate_template_update(job, old, errors);
     immutable(spec, before, "completionMode", &at, errors);
     let policy_stays = |key: &str, kind: &str, errors: &mut ErrorList| {
@@ -55,12 +55,12 @@ fn is_indexed(spec: &Value) -> bool {
     text(spec, "completionMode") == "Indexed"
 }
 
-/// A number that is there, though it may be zero.
+/// A number that is set, though it may be zero.
 fn given(spec: &Value, key: &str) -> Option<i64> {
     member(spec, key).and_then(Value::as_int)
 }
 
-/// A selector that nobody takes care of is the one that was generated.
+/// Without a manual selector, the selector is the generated one.
 fn validate_generated_selector(job: &Value, errors: &mut ErrorList) {
     let (spec, metadata) = (part(job, "spec"), part(job, "metadata"));
     let Some(selector) = member(spec, "selector") else { return };
@@ -93,7 +93,7 @@ fn validate_generated_selector(job: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Pods of an indexed job are called after the job and their index.
+/// The names of an indexed job's pods consist of the job's name and their index.
 fn validate_host_names(job: &Value, errors: &mut ErrorList) {
     let spec = part(job, "spec");
     let completions = number(spec, "completions");
@@ -224,7 +224,7 @@ fn validate_indexed(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Whether a pod that is still ending is replaced; with a policy for failures, it is not.
+/// The replacement of terminating pods; with a pod failure policy there is none.
 fn validate_replacement(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let Some(policy) = member(spec, "podReplacementPolicy") else { return };
     let known: &[&str] = match member(spec, "podFailurePolicy") {

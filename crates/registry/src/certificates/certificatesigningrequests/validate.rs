@@ -1,5 +1,5 @@
-//! What may be asked of a signer, and what may be said of a request: approved or denied, never both, and
-//! for good.
+//! Validation of a certificate signing request, and of its conditions: approved or denied, never both, and
+//! immutable.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ use crate::validation::text::{list, member, text};
 const SHORTEST_SECONDS: i64 = 600;
 /// For clients that could not name a signer yet.
 const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
-/// Conditions that are there because they are true.
+/// Conditions whose status must be true.
 const VERDICTS: [&str; 3] = ["Approved", "Denied", "Failed"];
 const USAGES: [&str; 23] = [
     "any",
@@ -89,7 +89,7 @@ fn certificate(request: &Value) -> &str {
     text(part(request, "status"), "certificate")
 }
 
-/// Everything about a request. What was stored before it would have been refused may stay.
+/// All errors of a request. Stored values that would be refused today may stay.
 fn validate(request: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let (spec, at) = (part(request, "spec"), Field::new("spec"));
     if let Err(why) = check_request(part(spec, "request")) {
@@ -117,7 +117,7 @@ fn validate(request: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     }
 }
 
-/// Whether something is a request, signed by the key it is about.
+/// Checks that a request is valid and signed by its own key.
 fn check_request(request: &Value) -> Result<(), String> {
     let text = pem::text_of_bytes(request).unwrap_or_default();
     let Some(block) = pem::blocks(&text).next().filter(|block| block.kind == "CERTIFICATE REQUEST") else {
@@ -131,7 +131,7 @@ fn check_request(request: &Value) -> Result<(), String> {
     parsed.verify_signature().map_err(|_| "x509: signature verification failure".to_owned())
 }
 
-/// Whether what was issued is certificates and nothing else.
+/// Checks that the issued bytes are certificates and nothing else.
 fn check_certificate(request: &Value) -> Result<(), String> {
     if certificate(request).is_empty() {
         return Ok(());
@@ -172,7 +172,7 @@ fn validate_usages(spec: &Value, old: Option<&Value>, at: &Field<'_>, errors: &m
     }
 }
 
-/// Where something is that was there before.
+/// The positions of items that repeat an earlier one.
 fn duplicates(items: &[Value]) -> impl Iterator<Item = usize> {
     let repeats = Repeats::of(items, ByContent);
     (0..items.len()).filter(move |i| repeats.at(*i))

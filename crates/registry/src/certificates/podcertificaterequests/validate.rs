@@ -1,4 +1,4 @@
-//! What a kubelet may ask for on a pod's behalf, and how such a request ends: issued, denied or failed, once.
+//! Validation of a pod certificate request, and of its outcome: issued, denied or failed, once.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,6 +12,7 @@ use crate::certificates::pem;
 use crate::prepare::same;
 use crate::validation::conditions::validate_conditions;
 use crate::validation::fields::{IMMUTABLE, invalid_omitted, number, part};
+use crate::validation::internal_form;
 use crate::validation::signer_name::{is_kubernetes_signer_name, validate_signer_name};
 use crate::validation::text::{complain, list, member, text};
 
@@ -64,7 +65,7 @@ fn validate_uid(uid: &str, at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// A request that says nothing but which key asks, and proves that it is held.
+/// A stub request contains only the key and the proof of its possession.
 fn validate_stub(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let bytes = STANDARD.decode(text(spec, "stubPKCS10Request")).unwrap_or_default();
     if bytes.len() > REQUEST_MAX_LENGTH {
@@ -85,10 +86,11 @@ fn validate_stub(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Nothing of what was asked may change.
+/// The spec is immutable.
 pub(super) fn validate_update(request: &Value, old: &Value, errors: &mut ErrorList) {
     if !same(request, old, &["spec"]) {
-        errors.invalid("spec", part(request, "spec"), IMMUTABLE);
+        let shown = internal_form::compact("PodCertificateRequestSpec", part(request, "spec"));
+        errors.invalid_shown("spec", shown, IMMUTABLE);
     }
 }
 
@@ -128,11 +130,11 @@ pub(super) fn validate_subresource(sub: &str, request: &Value, old: &Value, erro
     }
 }
 
-/// A request ends in one way.
+/// A request has one outcome.
 fn validate_ends(conditions: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
     let mut ends = 0;
     for (i, condition) in conditions.iter().enumerate() {
-        // Upstream sets the index apart like a member.
+        // Upstream separates the index like a member.
         let index = format!("[{i}]");
         let at = at.child(&index);
         let (kind, status) = (text(condition, "type"), text(condition, "status"));
@@ -151,7 +153,7 @@ fn validate_ends(conditions: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// A chain of certificates, and when the first of them is valid.
+/// A chain of certificates, and the validity of the first of them.
 fn validate_issued(status: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let (chain, chain_at) = (part(status, "certificateChain"), at.child("certificateChain"));
     let pem = chain.as_str().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! What an event may look like.
+//! Validation of events.
 //!
-//! Old events say when they were first and last seen; new ones have an `eventTime` and say who reports
-//! them. Whoever uses `events.k8s.io` writes new ones only, and changes nothing but the series.
+//! Old events have times of their first and last occurrence; new ones have an `eventTime` and a reporting
+//! controller. Clients of `events.k8s.io` write only new ones, and change only the series.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, json, names};
@@ -13,12 +13,12 @@ use crate::validation::internal_form;
 use crate::validation::number::int;
 use crate::validation::text::{complain, text};
 
-/// As the core group takes it.
+/// Validation in the core group.
 pub(crate) fn core(event: &Value, errors: &mut ErrorList) {
     validate(event, "reportingComponent", errors);
 }
 
-/// As `events.k8s.io` takes a new one.
+/// Validation of a new event in `events.k8s.io`.
 pub(crate) fn create(event: &Value, errors: &mut ErrorList) {
     validate(event, "reportingController", errors);
     validate_series(event, errors);
@@ -42,7 +42,7 @@ pub(crate) fn create(event: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// As `events.k8s.io` takes a change.
+/// Validation of an update in `events.k8s.io`.
 pub(crate) fn update(event: &Value, old: &Value, errors: &mut ErrorList) {
     validate(event, "reportingController", errors);
     if !same(event, old, &["series"]) {
@@ -56,14 +56,14 @@ pub(crate) fn update(event: &Value, old: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// What a member is, and so how it is shown.
+/// The Go type of a member, which determines how it is printed.
 #[derive(Debug, Clone, Copy)]
 enum Kept {
-    /// Anything; this if it is not there.
+    /// Any value; this if it is absent.
     Plain(&'static str),
-    /// A struct, which is there even if it was not sent.
+    /// A struct, which is printed even if it was not sent.
     Struct(&'static str),
-    /// One that may be missing.
+    /// A pointer.
     Pointer(&'static str),
 }
 
@@ -81,7 +81,7 @@ impl Kept {
 const TEXT: Kept = Kept::Plain("\"\"");
 const NULLABLE: Kept = Kept::Plain("null");
 
-/// What does not change and what messages call it, in the order upstream looks; at the reason it looks twice.
+/// Immutable members and their names in messages, in upstream's order; the reason is checked twice.
 const KEPT: [(&str, &str, Kept); 14] = [
     ("involvedObject", "involvedObject", Kept::Struct("ObjectReference")),
     ("reason", "reason", TEXT),
@@ -109,7 +109,7 @@ fn validate_series(event: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// What holds for every event; one with an `eventTime` is a new one.
+/// Rules of all events; one with an `eventTime` is a new one.
 fn validate(event: &Value, reporter: &str, errors: &mut ErrorList) {
     let is_new = time_at(event, &["eventTime"]).is_some();
     let (own, of) =

@@ -1,4 +1,4 @@
-//! What a node may look like, and how it may change.
+//! Validation of nodes and their updates.
 
 use std::net::IpAddr;
 
@@ -29,13 +29,13 @@ pub(super) fn create(node: &Value, errors: &mut ErrorList) {
     validate_pod_ranges(spec, errors);
 }
 
-/// The node as a whole, then what may not change.
+/// The node as a whole, then the immutable fields.
 pub(super) fn update(node: &Value, old: &Value, errors: &mut ErrorList) {
     create(node, errors);
     status(node, old, errors);
 }
 
-/// What may not change, whichever endpoint is asked.
+/// The immutable fields, at every endpoint.
 pub(super) fn status(node: &Value, old: &Value, errors: &mut ErrorList) {
     validate_annotations(node, errors);
     validate_resources(node, errors);
@@ -145,7 +145,7 @@ fn feature_complaint(name: &str) -> Option<&'static str> {
     )
 }
 
-/// One range of each family.
+/// At most one range of each IP family.
 fn validate_pod_ranges(spec: &Value, errors: &mut ErrorList) {
     let (ranges, at) = (list(spec, "podCIDRs"), SPEC.child("podCIDRs"));
     for (i, range) in ranges.iter().enumerate() {
@@ -186,7 +186,7 @@ fn validate_addresses(node: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Ranges are given once.
+/// Ranges are set once.
 fn validate_kept_ranges(ranges: &[Value], old: &[Value], errors: &mut ErrorList) {
     if old.is_empty() {
         return;

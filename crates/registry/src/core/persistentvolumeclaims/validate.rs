@@ -1,4 +1,4 @@
-//! What a claim may look like, and how it may change: hardly, but for growing once it is bound.
+//! Validation of claims and their updates: mostly immutable, but for expansion once they are bound.
 
 use corten_api::quantity::Quantity;
 use corten_api::status::ErrorList;
@@ -43,7 +43,7 @@ pub(super) fn update(claim: &Value, old: &Value, errors: &mut ErrorList) {
     validate_attributes_class(spec, old, errors);
 }
 
-/// A selector that was taken once is taken again.
+/// A stored selector is not validated again.
 fn tolerated(old_spec: &Value) -> LabelSelectorOptions {
     let mut found = ErrorList::new();
     validate_label_selector(
@@ -55,7 +55,7 @@ fn tolerated(old_spec: &Value) -> LabelSelectorOptions {
     LabelSelectorOptions { allow_invalid_values: !found.is_empty() }
 }
 
-/// Whether the class moves from the annotation, where it used to be, to the field.
+/// Returns true if the class moves from the annotation, where it used to be, to the field.
 fn is_class_from_annotation(claim: &Value, old: &Value) -> bool {
     let Some(annotated) = old.str_at(CLASS_ANNOTATED) else { return false };
     old.str_at(&["spec", "storageClassName"]).is_none()
@@ -76,7 +76,7 @@ fn is_bound(claim: &Value) -> bool {
     claim.str_at(&["status", "phase"]) == Some("Bound")
 }
 
-/// The specification is kept, but for what may come later and what a bound claim may change.
+/// The spec is immutable, but for fields that are set later and those that a bound claim may change.
 fn validate_spec_is_kept(claim: &Value, old: &Value, from_annotation: bool, errors: &mut ErrorList) {
     const SPEC_TYPE: &str = "PersistentVolumeClaimSpec";
     let (mut new, mut kept) = (part(claim, "spec").clone(), part(old, "spec").clone());
@@ -104,7 +104,7 @@ fn validate_spec_is_kept(claim: &Value, old: &Value, from_annotation: bool, erro
     }
 }
 
-/// An amount is what it is, however it is written.
+/// Equal quantities count as unchanged, whatever their notation.
 fn copy_equal_amounts(new: &mut Value, old: &Value) {
     for list in ["limits", "requests"] {
         for (name, kept) in entries(part(old, "resources"), list) {
@@ -116,7 +116,7 @@ fn copy_equal_amounts(new: &mut Value, old: &Value) {
     }
 }
 
-/// A claim that failed to grow may shrink again, but not below what it has.
+/// A claim whose expansion failed may shrink again, but not below its capacity.
 fn validate_size(spec: &Value, old: &Value, errors: &mut ErrorList) {
     let size = |tree: &Value, path: &[&str]| tree.at(path).map_or(Quantity::ZERO, amount);
     let requested = size(spec, REQUESTED);
@@ -128,7 +128,7 @@ fn validate_size(spec: &Value, old: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// A class that was applied can be replaced, not taken away.
+/// An applied class can be replaced, not removed.
 fn validate_attributes_class(spec: &Value, old: &Value, errors: &mut ErrorList) {
     let applied = member(part(old, "status"), "currentVolumeAttributesClassName").is_some();
     if !applied || same(spec, part(old, "spec"), &[ATTRIBUTES_CLASS]) {
@@ -182,7 +182,7 @@ fn validate_basic(value: &Value, at: &Field<'_>, errors: &mut ErrorList) -> bool
     whole >= 0
 }
 
-/// Storage, or something of somebody else's.
+/// The resource is `storage`, or an extended one.
 fn validate_key(name: &str, at: &Field<'_>, errors: &mut ErrorList) -> bool {
     let before = errors.0.len();
     complain(at, name, names::qualified_name(name), errors);

@@ -1,4 +1,4 @@
-//! Every kind of source a volume can have, in the order upstream looks for them. Exactly one is given.
+//! All kinds of volume sources, in upstream's order. Exactly one is set.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -15,11 +15,11 @@ use crate::validation::volume_source::{
 
 type Check = fn(&Value, &Field<'_>, &mut ErrorList);
 
-/// A kind of source, and where complaints say it is.
+/// A kind of source, and its field in errors.
 struct Source {
     key: &'static str,
     at: &'static str,
-    /// Where one too many is.
+    /// The field of the error for a second source.
     forbidden_at: &'static str,
     check: Check,
 }
@@ -67,7 +67,7 @@ pub(super) fn validate(spec: &Value, name: &str, has_affinity: bool, at: &Field<
     let mut found = false;
     for source in SOURCES {
         let Some(value) = member(spec, source.key) else { continue };
-        // A second one that is flexible has always been taken.
+        // A second source that is a flexVolume has always been accepted.
         if found && source.key != "flexVolume" {
             errors.forbidden(at.child(source.forbidden_at), "may not specify more than 1 volume type");
             continue;
@@ -117,7 +117,7 @@ fn require_secret(source: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// The name an initiator is given is made of the volume's name and the portal.
+/// The initiator name consists of the volume's name and the portal.
 fn validate_portal_length(source: &Value, name: &str, at: &Field<'_>, errors: &mut ErrorList) {
     const MOST: usize = 64;
     let portal = text(source, "targetPortal");

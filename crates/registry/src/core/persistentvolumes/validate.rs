@@ -1,4 +1,4 @@
-//! What a volume may look like, and how it may change.
+//! Validation of volumes and their updates.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -24,7 +24,7 @@ pub(super) fn create(volume: &Value, errors: &mut ErrorList) {
     validate_mount_options(volume, errors);
 }
 
-/// The volume as a whole, twice as upstream does, then what may not change.
+/// The volume as a whole, twice as upstream does, then the immutable fields.
 pub(super) fn update(volume: &Value, old: &Value, errors: &mut ErrorList) {
     let terms = old.items_at(&["spec", "nodeAffinity", "required", "nodeSelectorTerms"]);
     let values = match terms.iter().any(has_invalid_values) {
@@ -85,7 +85,7 @@ fn validate_access(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     validate_access_modes(modes, &at, errors);
 }
 
-/// A volume holds storage and nothing else.
+/// The capacity is `storage` and nothing else.
 fn validate_capacity(spec: &Value, errors: &mut ErrorList) {
     let at = SPEC.child("capacity");
     let count = entries(spec, "capacity").count();
@@ -114,7 +114,7 @@ fn validate_affinity(affinity: &Value, values: NodeSelectorValues, errors: &mut 
     }
 }
 
-/// Whether a path leads to the root of a file system, however it is written.
+/// Returns true if a path is the root of a file system, in any spelling.
 fn is_root(path: &str) -> bool {
     let mut depth = 0_usize;
     for part in path.split('/').filter(|part| !matches!(*part, "" | ".")) {
@@ -135,7 +135,7 @@ fn validate_attributes_class(spec: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Options used to be an annotation, which not every source looks at.
+/// Mount options in the older annotation, which not every source supports.
 fn validate_mount_options(volume: &Value, errors: &mut ErrorList) {
     const KNOWN: [&str; 13] = [
         "gcePersistentDisk",
@@ -160,7 +160,7 @@ fn validate_mount_options(volume: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// What a volume is made of does not change, but for a secret that was not needed before.
+/// The source is immutable, but for a secret that was not needed before.
 fn validate_source_is_kept(volume: &Value, old: &Value, errors: &mut ErrorList) {
     const SOURCE: &str = "PersistentVolumeSource";
     const EXPAND: &[&str] = &["csi", "controllerExpandSecretRef"];
@@ -182,7 +182,7 @@ fn validate_source_is_kept(volume: &Value, old: &Value, errors: &mut ErrorList) 
     }
 }
 
-/// Whether nothing changed but old labels to what replaced them.
+/// Returns true if only deprecated labels changed, to their replacements.
 fn is_same_affinity(spec: &Value, old: &Value) -> bool {
     const TERMS: &[&str] = &["nodeAffinity", "required", "nodeSelectorTerms"];
     let (new_terms, old_terms) = (spec.items_at(TERMS), old.items_at(TERMS));
@@ -213,7 +213,7 @@ fn is_same_expression(new: &Value, old: &Value) -> bool {
         && list(new, "values") == list(old, "values")
 }
 
-/// A volume that is described where it is attached: it is of a driver, and of nobody else's making.
+/// A volume that is described where it is attached: it must be a CSI volume.
 pub(crate) fn validate_inline(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     for key in ["claimRef", "capacity"] {
         let there = member(spec, key).is_some() && (key != "capacity" || entries(spec, key).next().is_some());

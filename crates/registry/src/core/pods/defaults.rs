@@ -1,4 +1,4 @@
-//! What a pod gets and a template does not, so that templates of old stay what they were.
+//! Defaults of pods that templates do not have, so that stored templates stay unchanged.
 
 use corten_api::{Map, Str, Value, value};
 
@@ -37,8 +37,8 @@ fn default_status(status: &mut Map) {
     resources(status);
 }
 
-/// The first of several addresses is also said alone. Where both are said and differ, the single one counts:
-/// it is what old kubelets know.
+/// The first of several addresses is also in the single field. Where both are set and differ, the single one wins:
+/// it is the one of old kubelets.
 fn addresses(status: &mut Map) {
     let single = text_of(status, "podIP");
     let first = status.get("podIPs").and_then(Value::as_array).and_then(<[Value]>::first);

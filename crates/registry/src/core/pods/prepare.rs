@@ -1,7 +1,8 @@
-//! What happens to a pod on its way in, at each of its endpoints.
+//! Preparation of pods, at each of their endpoints.
 
 use std::collections::{HashMap, VecDeque};
 
+use corten_api::pods::CONTAINER_LISTS;
 use corten_api::{Map, Str, Value, time, value};
 
 use super::{qos, resources};
@@ -9,7 +10,7 @@ use crate::prepare::{copy, keep_metadata, same};
 use crate::rules::Request;
 use crate::table::{int_at, present, str_at};
 
-/// A new pod is pending, has its class worked out, and waits if it has gates.
+/// A new pod is pending, has a QoS class, and is gated if it has scheduling gates.
 pub(super) fn create(pod: &mut Value, request: &Request<'_>) {
     pod.set(&["status"], value!({"phase": "Pending"}));
     if !pod.items_at(&["spec", "schedulingGates"]).is_empty() {
@@ -43,7 +44,7 @@ pub(super) fn subresource(sub: &str, pod: &mut Value, old: &Value, _: &Request<'
     }
 }
 
-/// Kubelets report the status; what they do not know they must not erase.
+/// Kubelets report the status; they must not erase fields they do not know.
 fn status(pod: &mut Value, old: &Value) {
     copy(pod, old, &["spec"]);
     copy(pod, old, &["metadata", "deletionTimestamp"]);
@@ -64,7 +65,7 @@ fn status(pod: &mut Value, old: &Value) {
     keep_observed_generations(pod, old);
 }
 
-/// Conditions that do not say which generation they are about keep saying what they said. There may be
+/// Conditions without an observed generation keep their previous one. There may be
 /// several of a type: they are matched in order.
 fn keep_observed_generations(pod: &mut Value, old: &Value) {
     const KEY: &str = "observedGeneration";
@@ -97,8 +98,8 @@ fn ephemeral_containers(pod: &mut Value, old: &Value) {
     }
 }
 
-/// Resources of the pod and its containers may change, and how these react to that. A request that adds,
-/// drops, moves or renames containers passes as it is: validation will refuse it.
+/// Resources of the pod and its containers may change, and their resize policies. A request that adds,
+/// removes, reorders or renames containers is left to validation, which refuses it.
 fn resize(pod: &mut Value, old: &Value) {
     const OWN: &[&str] = &["spec", "resources"];
     const LISTS: [[&str; 2]; 2] = [["spec", "containers"], ["spec", "initContainers"]];
@@ -116,7 +117,7 @@ fn resize(pod: &mut Value, old: &Value) {
         });
         if renamed { new.to_vec() } else { merged.collect() }
     });
-    // A client that does not know of a pod's own resources leaves them alone.
+    // A client that does not know pod-level resources keeps them.
     let own = pod.remove(OWN).filter(|own| !own.is_null());
     copy(pod, old, &["spec"]);
     if let Some(own) = own {
@@ -179,7 +180,7 @@ fn merge_into_term(term: &mut Value, labels: &Map) {
 }
 
 /// AppArmor profiles used to be annotations; containers without the field get it from there, unless it
-/// says the same as the pod's own.
+/// equals the pod's own.
 fn apply_apparmor_annotations(pod: &mut Value) {
     const PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
     if pod.str_at(&["spec", "os", "name"]) == Some("windows") {
@@ -190,7 +191,7 @@ fn apply_apparmor_annotations(pod: &mut Value) {
     };
     let pod_profile = pod.at(&["spec", "securityContext", "appArmorProfile"]).cloned();
     let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    for list in ["initContainers", "containers", "ephemeralContainers"] {
+    for list in CONTAINER_LISTS {
         for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
             const FIELD: &[&str] = &["securityContext", "appArmorProfile"];
             let key = format!("{PREFIX}{}", str_at(container, &["name"]));

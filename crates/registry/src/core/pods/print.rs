@@ -1,18 +1,18 @@
-//! A pod in one row: its containers' states boiled down to a word, a ratio and a count.
+//! A pod's row: its containers' states as a word, a ratio and a count.
 //!
-//! The order of the rules is what people know from kubectl: a failing init container outranks the phase,
-//! the first container's trouble outranks the last's, and being deleted outranks everything but having
-//! ended.
+//! The order of the rules is that of kubectl: a failing init container outranks the phase,
+//! the first container's problem outranks the last's, and deletion outranks everything but
+//! termination.
 
 use corten_api::{Value, value};
 use jiff::Timestamp;
 
 use super::first_ip;
-use crate::duration::human_since;
 use crate::rules::RowContext;
 use crate::table::{
     NONE, age, cells, condition, condition_true, int_at, name, present, str_at, str_or, time_at,
 };
+use corten_api::duration::human_since;
 
 pub(super) fn row(pod: &Value, context: &RowContext<'_>) -> Vec<Value> {
     let summary = Summary::of(pod);
@@ -66,7 +66,7 @@ struct Summary {
     last_restart: Option<Timestamp>,
 }
 
-/// Restarts of some containers, and when the last one was.
+/// The restarts of some containers, and the time of the last one.
 #[derive(Clone, Copy, Default)]
 struct Restarts {
     count: i64,
@@ -109,7 +109,7 @@ impl Summary {
         summary
     }
 
-    /// Looks at init containers up to the first that is not done; sidecars are done once they started.
+    /// Evaluates init containers up to the first that has not finished; sidecars count as finished once they started.
     fn init_containers(&mut self, pod: &Value) -> Init {
         let mut init = Init::default();
         for (i, status) in pod.items_at(&["status", "initContainerStatuses"]).iter().enumerate() {
@@ -157,7 +157,7 @@ impl Summary {
                 self.ready += 1;
             }
         }
-        // One container that is done does not make a pod done.
+        // One completed container does not make a pod completed.
         if self.reason == "Completed" {
             if running && condition_true(pod, "Ready") {
                 self.reason = "Running".to_owned();
@@ -189,7 +189,7 @@ fn is_ready(status: &Value) -> bool {
     status.bool_at(&["ready"]) == Some(true)
 }
 
-/// Why a container ended: the reason if there is one, or else the signal or exit code.
+/// The reason of a container's termination: the given one, or else the signal or exit code.
 fn termination(terminated: &Value) -> String {
     match (str_at(terminated, &["reason"]), int_at(terminated, &["signal"])) {
         ("", 0) => format!("ExitCode:{}", int_at(terminated, &["exitCode"])),

@@ -1,4 +1,4 @@
-//! The quality of service a pod gets, from what its containers request and are limited to.
+//! The QoS class of a pod, from the requests and limits of its containers.
 
 use corten_api::Value;
 
@@ -19,7 +19,7 @@ impl Class {
     }
 }
 
-/// The class of a pod: by its own resources if it has any, or else the one that all its containers agree on.
+/// The class of a pod: by its own resources if it has any, or else the common class of its containers.
 pub(super) fn class(pod: &Value) -> Class {
     if let Some(own) = pod.at(&["spec", "resources"]).filter(|r| names_resources(r)) {
         return of_resources(own);
@@ -58,7 +58,7 @@ fn of_resources(resources: &Value) -> Class {
     agreed(["cpu", "memory"].into_iter().map(class)).unwrap_or(Class::BestEffort)
 }
 
-/// A quantity in billionths, for telling whether two spellings mean the same amount.
+/// A quantity in billionths, to compare different notations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Amount(i128);
 

@@ -1,13 +1,12 @@
 //! A pod's own resources, completed from those of its containers.
 //!
-//! Only for a pod that says something about its own: then its requests are what its containers request
-//! together, or else its limits; its limits are what the containers are limited to together, where each of
-//! them is. This comes after admission, which may have added containers.
-
-use std::collections::BTreeMap;
+//! Only for a pod with resources of its own: then its requests are the sum of its containers' requests,
+//! or else its limits; its limits are the sum of the containers' limits, if all
+//! have one. This comes after admission, which may have added containers.
 
 use corten_api::quantity::Quantity;
-use corten_api::{Str, Value};
+use corten_api::resource_list::{self, ResourceList};
+use corten_api::{Str, Value, pods};
 
 /// Completes `spec.resources`.
 pub(super) fn complete(pod: &mut Value) {
@@ -35,11 +34,6 @@ pub(super) fn complete(pod: &mut Value) {
     }
 }
 
-/// What a pod can have of its own.
-fn is_supported(name: &str) -> bool {
-    matches!(name, "cpu" | "memory") || is_huge_page(name)
-}
-
 fn is_huge_page(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
@@ -58,88 +52,23 @@ fn fill(pod: &mut Value, list: &str, name: &str, amount: Str) {
 fn list_of(pod: &Value, list: &str) -> Vec<(Str, Str)> {
     let entries = pod.at(&["spec", "resources", list]).and_then(Value::as_object);
     let entries = entries.into_iter().flat_map(|entries| entries.iter());
-    let supported = entries.filter(|(name, _)| is_supported(name));
+    let supported = entries.filter(|(name, _)| resource_list::is_pod_level(name));
     supported.map(|(name, amount)| (name.clone(), Str::new(amount.as_str().unwrap_or_default()))).collect()
 }
 
-/// Whether every container limits a resource.
+/// Returns true if every container limits a resource.
 fn all_limit(pod: &Value, name: &str) -> bool {
-    let lists = ["containers", "initContainers", "ephemeralContainers"];
-    let mut containers = lists.into_iter().flat_map(|list| pod.items_at(&["spec", list]));
+    let mut containers = pod.get("spec").into_iter().flat_map(pods::containers);
     containers.all(|container| container.at(&["resources", "limits", name]).is_some())
 }
 
-/// An amount, and its spelling for as long as nothing was added to it.
-#[derive(Clone)]
-struct Amount {
-    quantity: Quantity,
-    spelled: Option<Str>,
-}
-
-impl Amount {
-    fn text(&self) -> Str {
-        self.spelled.clone().unwrap_or_else(|| self.quantity.to_str())
-    }
-}
-
-type Amounts = BTreeMap<Str, Amount>;
-
-/// What containers need at the same time, at most: all regular ones and sidecars, or an init container and
-/// the sidecars before it.
-fn together(pod: &Value, list: &str) -> Amounts {
-    let mut total = Amounts::new();
-    for container in pod.items_at(&["spec", "containers"]) {
-        add(&mut total, &amounts(container, list));
-    }
-    let (mut sidecars, mut starting) = (Amounts::new(), Amounts::new());
-    for container in pod.items_at(&["spec", "initContainers"]) {
-        let own = amounts(container, list);
-        if container.str_at(&["restartPolicy"]) == Some("Always") {
-            add(&mut total, &own);
-            add(&mut sidecars, &own);
-            raise(&mut starting, &sidecars);
-        } else {
-            let mut needed = own;
-            add(&mut needed, &sidecars);
-            raise(&mut starting, &needed);
-        }
-    }
-    raise(&mut total, &starting);
-    total
-}
-
-fn amounts(container: &Value, list: &str) -> Amounts {
-    let entries = container.at(&["resources", list]).and_then(Value::as_object);
-    let entries = entries.into_iter().flat_map(|entries| entries.iter());
-    let supported = entries.filter(|(name, _)| is_supported(name));
-    let amount = |(name, value): (&Str, &Value)| {
-        let spelled = Str::new(value.as_str()?);
-        let quantity = Quantity::parse(&spelled).ok()?;
-        Some((name.clone(), Amount { quantity, spelled: Some(spelled) }))
-    };
-    supported.filter_map(amount).collect()
-}
-
-fn add(sum: &mut Amounts, more: &Amounts) {
-    for (name, amount) in more {
-        match sum.get_mut(name) {
-            Some(held) => {
-                held.quantity.add(amount.quantity);
-                held.spelled = None;
-            }
-            None => {
-                sum.insert(name.clone(), amount.clone());
-            }
-        }
-    }
-}
-
-fn raise(most: &mut Amounts, other: &Amounts) {
-    for (name, amount) in other {
-        if most.get(name).is_none_or(|held| amount.quantity > held.quantity) {
-            most.insert(name.clone(), amount.clone());
-        }
-    }
+/// The most that containers need at the same time, of the resources that a pod can have of its own.
+fn together(pod: &Value, list: &str) -> ResourceList {
+    resource_list::together(pod, |container| {
+        let mut amounts = resource_list::read(container.at(&["resources", list]));
+        amounts.retain(|name, _| resource_list::is_pod_level(name));
+        amounts
+    })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a pod must be like when it is created, and what may change afterwards. Each endpoint changes its own
+//! Validation of new pods and of updates. Each endpoint changes its own
 //! part; status and resizing are in files of their own.
 
 mod container_status;
@@ -49,7 +49,7 @@ pub(super) fn validate_subresource(sub: &str, pod: &Value, old: &Value, errors: 
     }
 }
 
-/// What clients are told of a new pod. Updates come often, and mostly not from people: they are told nothing.
+/// Warnings about a new pod. Updates are frequent, and mostly from controllers: they get none.
 pub(super) fn warnings(pod: &Value, old: Option<&Value>) -> Vec<String> {
     if old.is_some() {
         return Vec::new();
@@ -65,7 +65,7 @@ pub(super) fn warnings(pod: &Value, old: Option<&Value>) -> Vec<String> {
     name.into_iter().chain(others).collect()
 }
 
-/// What holds for pods but not for templates comes last.
+/// Rules of pods that templates do not have come last.
 fn validate_metadata_and_spec(pod: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let (metadata, spec) = (part(pod, "metadata"), part(pod, "spec"));
     let old_metadata = old.map(|old| part(old, "metadata"));
@@ -86,7 +86,7 @@ fn validate_metadata_and_spec(pod: &Value, old: Option<&Value>, errors: &mut Err
     }
 }
 
-/// Nobody has no tokens.
+/// Pods without a service account must not mount its tokens.
 fn forbid_tokens(spec: &Value, errors: &mut ErrorList) {
     let at = SPEC.child("volumes");
     for (i, volume) in list(spec, "volumes").iter().enumerate() {
@@ -110,18 +110,18 @@ fn validate_annotations(pod: &Value, old: &Value, errors: &mut ErrorList) {
     validate_pod_annotations(metadata, Some(old_metadata), part(pod, "spec"), &at, errors);
 }
 
-/// A pod that only shows what a node runs by itself.
+/// Returns true for mirror pods, which represent static pods of a node.
 fn is_mirror(pod: &Value) -> bool {
     annotation(part(pod, "metadata"), MIRROR).is_some()
 }
 
-/// Everything said so far is dropped for this.
+/// Replaces all errors so far by this one.
 fn only_forbidden(errors: &mut ErrorList, why: &str) {
     errors.0.clear();
     errors.forbidden(WHOLE_POD, why);
 }
 
-/// Containers may be added to a running pod; those that were stay as they are.
+/// Containers may be added to a running pod; existing ones are immutable.
 fn validate_ephemeral_containers(pod: &Value, old: &Value, errors: &mut ErrorList) {
     validate_metadata_and_spec(pod, Some(old), errors);
     validate_annotations(pod, old, errors);

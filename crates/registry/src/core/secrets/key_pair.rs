@@ -1,10 +1,9 @@
-//! Whether what should be a certificate and its key looks like them. What is inside is for whoever uses
-//! them to judge.
+//! The form of certificates and keys in PEM. Their content is not checked.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Why two PEM texts cannot be a certificate and its key.
+/// The reason for which two PEM texts cannot be a certificate and its key.
 pub(super) fn complaint(certificate: &str, key: &str) -> Option<String> {
     let certificates: Vec<&str> = block_types(certificate).collect();
     if !certificates.contains(&"CERTIFICATE") {
@@ -53,7 +52,7 @@ fn block_types(mut rest: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether the lines of a block, but for its headers, are base64.
+/// Returns true if the lines of a block, except for its headers, are base64.
 fn is_base64(body: &str) -> bool {
     let lines = body.lines().map(str::trim).filter(|line| !line.contains(':'));
     STANDARD.decode(lines.collect::<String>()).is_ok()
@@ -64,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_fields_are_named() {
         let block = |kind: &str| format!("-----BEGIN {kind}-----\nMIIB\n-----END {kind}-----\n");
         let (certificate, key, other) = (block("CERTIFICATE"), block("RSA PRIVATE KEY"), block("OTHER"));
         let ends = |certificate: &str, key: &str, end: &str| {

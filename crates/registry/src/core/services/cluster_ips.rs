@@ -1,10 +1,10 @@
-//! The addresses of a service inside the cluster and their families: at most one of each family, and the
-//! first for good.
+//! The cluster IPs of a service and their families: at most one of each family; the
+//! first is immutable.
 
 use std::net::IpAddr;
 
 use corten_api::status::ErrorList;
-use corten_api::{ByContent, Field, Value};
+use corten_api::{ByContent, Field, Value, set_of};
 
 use super::service_type;
 use crate::validation::fields::{any_of, part};
@@ -16,7 +16,7 @@ const SPEC: Field<'static> = Field::new("spec");
 const NONE: &str = "None";
 const KEPT: &str = "may not change once set";
 
-/// A service without an address of its own: names lead to its pods.
+/// Returns true for a service without a cluster IP: its DNS name resolves to its pods.
 pub(super) fn is_headless(service: &Value) -> bool {
     matches!(service.items_at(&["spec", "clusterIPs"]), [only] if only.as_str() == Some(NONE))
 }
@@ -25,8 +25,8 @@ fn is_external(service: &Value) -> bool {
     service_type(service) == "ExternalName"
 }
 
-/// Whether addresses, families and policy go together. Where they do not, nothing else is looked at:
-/// addresses are given out first.
+/// Checks that addresses, families and policy are consistent. If not, nothing else is validated:
+/// addresses are allocated first.
 pub fn fit(service: &Value, old: Option<&Value>, errors: &mut ErrorList) -> bool {
     if is_external(service) {
         return true;
@@ -43,7 +43,7 @@ pub fn fit(service: &Value, old: Option<&Value>, errors: &mut ErrorList) -> bool
     errors.0.len() == before
 }
 
-/// The first of several addresses is also said alone.
+/// The first of several addresses is also in the single field.
 fn validate_pair(spec: &Value, errors: &mut ErrorList) {
     let (ips, at) = (list(spec, "clusterIPs"), SPEC.child("clusterIPs"));
     match (text(spec, "clusterIP"), ips.first()) {
@@ -73,10 +73,10 @@ fn validate_families(spec: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Whether each address is one. What was taken once is taken again.
+/// Checks each address. Stored ones are not validated again.
 fn validate_addresses(spec: &Value, old: Option<&Value>, errors: &mut ErrorList) -> bool {
     let (ips, at) = (list(spec, "clusterIPs"), SPEC.child("clusterIPs"));
-    let known = old.map_or(&[][..], |old| old.items_at(&["spec", "clusterIPs"]));
+    let known = set_of(old.map_or(&[][..], |old| old.items_at(&["spec", "clusterIPs"])));
     let before = errors.0.len();
     for (i, ip) in ips.iter().enumerate() {
         if i == 0 && ip.as_str() == Some(NONE) {
@@ -84,7 +84,7 @@ fn validate_addresses(spec: &Value, old: Option<&Value>, errors: &mut ErrorList)
                 let why = "'None' must be the first and only value";
                 errors.invalid(at, part(spec, "clusterIPs"), why);
             }
-        } else if !known.contains(ip) {
+        } else if !known.contains(&ByContent(ip)) {
             legacy_ip(ip.as_str().unwrap_or_default(), &at.index(i), errors);
         }
     }
@@ -120,7 +120,7 @@ fn validate_stacks(service: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// A second address may come and go; the first is kept.
+/// A second address may be added and removed; the first is kept.
 pub(super) fn validate_update(service: &Value, old: &Value, errors: &mut ErrorList) {
     if is_external(service) || is_external(old) {
         return;
@@ -175,7 +175,7 @@ fn validate_new_families(spec: &Value, old: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Going back to one family is said, not implied.
+/// A return to one family must be explicit.
 fn validate_release(spec: &Value, why: &str, errors: &mut ErrorList) {
     if text(spec, "ipFamilyPolicy") != "SingleStack" {
         errors.invalid(SPEC.child("ipFamilyPolicy"), part(spec, "ipFamilyPolicy"), why);

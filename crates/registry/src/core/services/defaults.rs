@@ -1,5 +1,5 @@
-//! What a service is unless it says otherwise: reachable inside the cluster, by any pod, on the ports it
-//! forwards to. Addresses and node ports are given out elsewhere.
+//! Defaults of a service: reachable inside the cluster, by any pod, on the ports it
+//! forwards to. Addresses and node ports are allocated elsewhere.
 
 use corten_api::{Map, Str, Value, value};
 
@@ -29,7 +29,7 @@ pub(super) fn service(object: &mut Value) {
     }
 }
 
-/// Without affinity there is nothing to configure; with it, there is a timeout.
+/// Without affinity there is no configuration; with it, there is a timeout.
 fn session_affinity(spec: &mut Map) {
     const CONFIG: &str = "sessionAffinityConfig";
     fill_zero(spec, "sessionAffinity", "None");
@@ -56,7 +56,7 @@ fn port(port: &mut Map) {
     }
 }
 
-/// A balancer's address is the one packets are sent to.
+/// The default mode of a load balancer's address is `VIP`.
 fn ingress_modes(object: &mut Map) {
     let balancer = child(object, "status").and_then(|status| child(status, "loadBalancer"));
     for ingress in balancer.into_iter().flat_map(|balancer| items(balancer, "ingress")) {

@@ -36,7 +36,7 @@ pub(super) fn validate(spec: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Ports are told apart by their numbers and protocols; those of nodes are for who can be reached there.
+/// Ports are identified by their numbers and protocols; node ports only where the service has them.
 pub(super) fn validate_uniqueness(spec: &Value, in_cluster: bool, errors: &mut ErrorList) {
     let (ports, at) = (list(spec, "ports"), SPEC.child("ports"));
     let taken = |key| Repeats::of(ports, move |port| (int(port, key), text(port, "protocol")));
@@ -54,7 +54,7 @@ pub(super) fn validate_uniqueness(spec: &Value, in_cluster: bool, errors: &mut E
     }
 }
 
-/// The number and the protocol, as part of a port that has nothing else.
+/// The number and the protocol, as a port without other fields.
 fn shown(port: &Value) -> Value {
     let protocol = corten_api::status::quoted(text(port, "protocol"));
     let number = int(port, "port");

@@ -1,6 +1,6 @@
-//! What a service may look like, and how it may change.
+//! Validation of services and their updates.
 //!
-//! Addresses and node ports have been given out when this is asked: what is missing here will not come.
+//! Addresses and node ports were already allocated: a missing one stays missing.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -68,7 +68,7 @@ fn validate(service: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     any_of(spec, "trafficDistribution", &distributions, &SPEC, errors);
 }
 
-/// An old and a new annotation for the same thing say the same.
+/// The older and the newer annotation must agree.
 fn validate_topology_annotations(service: &Value, errors: &mut ErrorList) {
     let annotation = |key: &str| service.str_at(&["metadata", "annotations", key]);
     let hints = annotation(super::TOPOLOGY_HINTS);
@@ -101,7 +101,7 @@ fn validate_external_name(spec: &Value, errors: &mut ErrorList) {
     if member(spec, "ipFamilyPolicy").is_some() {
         errors.forbidden(SPEC.child("ipFamilyPolicy"), why);
     }
-    // A dot at the end says that the name is complete.
+    // A trailing dot marks a fully qualified name.
     let name = text(spec, "externalName");
     let name = name.strip_suffix('.').unwrap_or(name);
     required(name, names::dns1123_subdomain, &SPEC.child("externalName"), errors);
@@ -132,7 +132,7 @@ fn validate_session_affinity(spec: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// An address that was taken once is taken again.
+/// A stored address is not validated again.
 fn validate_external_ips(spec: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let known = set_of(old.map_or(&[][..], |old| old.items_at(&["spec", "externalIPs"])));
     let at = SPEC.child("externalIPs");
@@ -147,7 +147,7 @@ fn validate_external_ips(spec: &Value, old: Option<&Value>, errors: &mut ErrorLi
     }
 }
 
-/// Ranges are in a field or, from before there was one, in an annotation.
+/// Ranges are in the field or, in older objects, in an annotation.
 fn validate_source_ranges(service: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     const ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
     const ANNOTATED: &[&str] = &["metadata", "annotations", ANNOTATION];
@@ -222,7 +222,7 @@ fn validate_traffic_policies(service: &Value, errors: &mut ErrorList) {
     any_of(spec, "internalTrafficPolicy", POLICIES, &SPEC, errors);
 }
 
-/// Where a balancer is reached; what was taken once is taken again.
+/// The addresses of a load balancer; stored ones are not validated again.
 pub(super) fn status(service: &Value, old: &Value, errors: &mut ErrorList) {
     const INGRESS: &[&str] = &["status", "loadBalancer", "ingress"];
     let (status, ingress) = (Field::new("status"), service.items_at(INGRESS));

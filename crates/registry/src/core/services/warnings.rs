@@ -1,4 +1,4 @@
-//! What somebody who writes a service should know although it is accepted.
+//! Warnings about accepted services.
 
 use corten_api::{Field, Value};
 
@@ -51,7 +51,7 @@ pub(super) fn warnings(service: &Value) -> Vec<String> {
     warnings
 }
 
-/// A headless service has nothing that could be reached or balanced.
+/// Fields that a headless service ignores.
 fn warn_of_ignored(spec: &Value, warnings: &mut Vec<String>) {
     let ignored = [
         ("loadBalancerIP", !text(spec, "loadBalancerIP").is_empty()),

@@ -1,4 +1,4 @@
-//! What an endpoint slice may look like, and how it may change.
+//! Validation of endpoint slices and their updates.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
 use crate::validation::endpoint::{endpoint_ip, validate_protocols};
-use crate::validation::fields::{immutable, one_of};
+use crate::validation::fields::{immutable_unshown, one_of};
 use crate::validation::ip::{canonical_ip, ip_warning, legacy_ip, parse_sloppy};
 use crate::validation::label_selector::validate_labels;
 use crate::validation::repeats::Repeats;
@@ -24,13 +24,13 @@ pub(super) fn create(slice: &Value, errors: &mut ErrorList) {
     validate_endpoints(slice, errors);
 }
 
-/// Endpoints that were taken once are taken again.
+/// Stored endpoints are not validated again.
 pub(super) fn update(slice: &Value, old: &Value, errors: &mut ErrorList) {
     validate_type_and_ports(slice, errors);
     if list(slice, "endpoints") != list(old, "endpoints") {
         validate_endpoints(slice, errors);
     }
-    immutable(slice, old, "addressType", &Field::ROOT, errors);
+    immutable_unshown(slice, old, "addressType", &Field::ROOT, errors);
 }
 
 fn validate_type_and_ports(slice: &Value, errors: &mut ErrorList) {
@@ -76,7 +76,7 @@ fn validate_endpoints(slice: &Value, errors: &mut ErrorList) {
 fn validate_addresses(endpoint: &Value, kind: &str, at: &Field<'_>, errors: &mut ErrorList) {
     let addresses = list(endpoint, "addresses");
     match addresses.len() {
-        0 => errors.required(at, "must contain at least 1 address"),
+        0 => errors.required(at, ""),
         many if many > MOST_ADDRESSES => errors.too_many(at, many, MOST_ADDRESSES),
         _ => {}
     }
@@ -153,7 +153,7 @@ fn validate_hints(hints: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Upstream's controllers write addresses as they should be.
+/// Upstream's controllers write addresses in canonical form.
 pub(super) fn warnings(slice: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = Vec::new();
     if old.is_none() && text(slice, "addressType") == "FQDN" {

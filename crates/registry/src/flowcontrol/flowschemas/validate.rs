@@ -1,4 +1,4 @@
-//! What a flow schema may match. Two schemas are part of every cluster and may not be changed.
+//! Validation of flow schemas. Two schemas are part of every cluster and immutable.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names, value};
@@ -31,7 +31,7 @@ pub(super) fn validate(schema: &Value, errors: &mut ErrorList) {
     validate_conditions(schema, errors);
 }
 
-/// What a schema that is part of every cluster says.
+/// The spec of a schema that is part of every cluster.
 fn fixed(name: &str) -> Option<Value> {
     match name {
         "exempt" => {
@@ -52,7 +52,7 @@ fn fixed(name: &str) -> Option<Value> {
     }
 }
 
-/// One rule that matches whatever these groups do.
+/// One rule that matches all requests of these groups.
 fn everything_of(groups: &[&str]) -> Vec<Value> {
     let subject = |name: &&str| value!({"kind": "Group", "group": {"name": (*name)}});
     let subjects: Vec<Value> = groups.iter().map(subject).collect();
@@ -155,7 +155,7 @@ fn has_wildcard(items: &[Value]) -> bool {
 }
 
 /// A wildcard stands alone.
-fn lonely(rule: &Value, key: &str, what: &str, at: &Field<'_>, errors: &mut ErrorList) {
+fn refuse_beside_wildcard(rule: &Value, key: &str, what: &str, at: &Field<'_>, errors: &mut ErrorList) {
     let items = list(rule, key);
     if has_wildcard(items) && items.len() > 1 {
         let why = format!("if '*' is present, must not specify other {what}");
@@ -168,7 +168,7 @@ fn validate_verbs(rule: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     if verbs.is_empty() {
         errors.required(at.child("verbs"), "verbs must contain at least one value");
     } else if has_wildcard(verbs) {
-        lonely(rule, "verbs", "verbs", at, errors);
+        refuse_beside_wildcard(rule, "verbs", "verbs", at, errors);
     } else if !verbs.iter().all(|verb| verb.as_str().is_some_and(|verb| VERBS.contains(&verb))) {
         errors.not_supported(at.child("verbs"), part(rule, "verbs"), &VERBS);
     }
@@ -181,14 +181,14 @@ fn validate_resource_rule(rule: &Value, at: &Field<'_>, errors: &mut ErrorList) 
         if list(rule, key).is_empty() {
             errors.required(at.child(key), format!("resource rules must supply at least one {one}"));
         }
-        lonely(rule, key, many, at, errors);
+        refuse_beside_wildcard(rule, key, many, at, errors);
     }
     let namespaces = list(rule, "namespaces");
     if namespaces.is_empty() && rule.bool_at(&["clusterScope"]) != Some(true) {
         let why = "resource rules that are not cluster scoped must supply at least one namespace";
         errors.required(at.child("namespaces"), why);
     } else if has_wildcard(namespaces) {
-        lonely(rule, "namespaces", "namespaces", at, errors);
+        refuse_beside_wildcard(rule, "namespaces", "namespaces", at, errors);
     } else {
         for (i, namespace) in namespaces.iter().enumerate() {
             for complaint in names::namespace_name(namespace.as_str().unwrap_or_default()) {
@@ -206,7 +206,7 @@ fn validate_url_rule(rule: &Value, at: &Field<'_>, errors: &mut ErrorList) {
         let why = "nonResourceURLs must contain at least one value";
         errors.required(at.child("nonResourceURLs"), why);
     } else if has_wildcard(urls) {
-        lonely(rule, "nonResourceURLs", "non-resource URLs", at, errors);
+        refuse_beside_wildcard(rule, "nonResourceURLs", "non-resource URLs", at, errors);
     } else {
         for (i, url) in urls.iter().enumerate() {
             if let Some(why) = url_complaint(url.as_str().unwrap_or_default()) {

@@ -1,4 +1,4 @@
-//! How a priority level may be limited. Two levels are part of every cluster.
+//! Validation of priority levels. Two levels are part of every cluster.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, value};
@@ -11,7 +11,7 @@ use crate::validation::text::{member, text};
 const MOST_QUEUES: i64 = 10_000_000;
 /// Bits of a hash that dealing a hand of queues may use up.
 const MOST_ENTROPY_BITS: f64 = 60.0;
-/// Kept in annotations by a version that could not say zero.
+/// The annotation of an older version that could not represent zero.
 const ZERO_SHARES: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 
 pub(super) fn validate(level: &Value, errors: &mut ErrorList) {
@@ -26,7 +26,7 @@ pub(super) fn validate(level: &Value, errors: &mut ErrorList) {
     validate_members(spec, &at, errors);
 }
 
-/// Of what is part of every cluster, only how much the exempt level lends may be changed.
+/// Of the mandatory levels, only the lendable concurrency of the exempt level is mutable.
 fn validate_fixed(name: &str, spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let (fixed, exception) = match name {
         "exempt" => {
@@ -70,7 +70,7 @@ fn validate_spec(name: &str, spec: &Value, at: &Field<'_>, errors: &mut ErrorLis
     }
 }
 
-/// Whether what the types ask for is there, and nothing else.
+/// The members of each type must be set, and no others.
 fn validate_members(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let kind = text(spec, "type");
     if kind != "Exempt" && member(spec, "exempt").is_some() {
@@ -89,7 +89,7 @@ fn validate_members(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// A member that must be there for one type and for no other, and the type.
+/// A member that is required for one type and forbidden for all others.
 fn validate_member(owner: &Value, key: &str, kind: &str, at: &Field<'_>, errors: &mut ErrorList) {
     match (text(owner, "type") == kind, member(owner, key)) {
         (true, None) => errors.required(at.child(key), ""),
@@ -161,7 +161,7 @@ fn validate_queuing(queuing: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// What dealing a hand of queues takes of a hash.
+/// The bits of a hash that dealing a hand of queues uses.
 fn entropy_bits(queues: i64, hand: i64) -> f64 {
     let exact = |number: i64| f64::from(i32::try_from(number).unwrap_or(i32::MAX));
     (exact(queues).log2() * exact(hand)).ceil()

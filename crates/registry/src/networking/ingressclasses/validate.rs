@@ -1,4 +1,4 @@
-//! What an ingress class may say: who serves it, and what configures it further.
+//! Validation of ingress classes: their controller and parameters.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -26,7 +26,11 @@ pub(super) fn update(object: &Value, old: &Value, errors: &mut ErrorList) {
     const CONTROLLER: &[&str] = &["spec", "controller"];
     if !same(object, old, CONTROLLER) {
         let controller = object.at(CONTROLLER).unwrap_or(&Value::Null);
-        errors.invalid(SPEC.child("controller"), controller, "field is immutable");
+        errors.invalid(
+            SPEC.child("controller"),
+            &Value::from(controller.as_str().unwrap_or_default()),
+            "field is immutable",
+        );
     }
     create(object, errors);
 }
@@ -51,7 +55,7 @@ fn validate_parameters(parameters: &Value, at: &Field<'_>, errors: &mut ErrorLis
     }
 }
 
-/// Group, kind and name of something else.
+/// Group, kind and name of another object.
 pub(in crate::networking) fn validate_typed_reference(
     reference: &Value,
     at: &Field<'_>,

@@ -1,4 +1,4 @@
-//! What an ingress may say: its routes, where they lead, and what serves them.
+//! Validation of ingresses: routes, backends and class.
 
 use std::collections::HashSet;
 
@@ -11,12 +11,12 @@ use crate::validation::ip;
 use crate::validation::text::{complain, list, member, optional, port_number, required, text};
 
 const SPEC: Field<'static> = Field::new("spec");
-/// Where the ingress can be reached.
+/// The addresses of the ingress.
 const POINTS: &[&str] = &["status", "loadBalancer", "ingress"];
 const POINTS_AT: Field<'static> = Field::new("status").child("loadBalancer").child("ingress");
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
-/// What an object that is stored already may keep.
+/// Invalid values that a stored object may keep.
 #[derive(Clone, Copy, Default)]
 struct Leeway {
     secret_names: bool,
@@ -198,7 +198,7 @@ fn validate_tls(tls: &Value, leeway: Leeway, at: &Field<'_>, errors: &mut ErrorL
     }
 }
 
-/// A class named the old way, and addresses that are not written as they should be.
+/// Warnings about the deprecated class annotation, and about addresses that are not canonical.
 pub(super) fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = Vec::new();
     match old {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_once_is_taken_again() {
+    fn stored_values_are_accepted_again() {
         let old = value!({"spec": {
             "tls": [{"secretName": "A b"}], "rules": [{"host": "*.example.com", "http": {"paths": []}}],
         }});

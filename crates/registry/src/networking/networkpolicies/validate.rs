@@ -1,4 +1,4 @@
-//! What a network policy may say: whom it is for, which peers and ports it lets through.
+//! Validation of network policies: selected pods, allowed peers and ports.
 
 use std::collections::HashSet;
 
@@ -11,10 +11,10 @@ use crate::validation::text::{complain, list, member, port_number, text};
 
 const SPEC: Field<'static> = Field::new("spec");
 
-/// Rules of each direction, and where they keep their peers.
+/// The rules of each direction, and their member with peers.
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 
-/// What an object that is stored already may keep.
+/// Invalid values that a stored object may keep.
 #[derive(Default)]
 struct Leeway<'v> {
     selectors: LabelSelectorOptions,
@@ -43,7 +43,7 @@ fn spec(object: &Value) -> &Value {
     object.get("spec").unwrap_or(&Value::Null)
 }
 
-/// Shows every block of addresses among the peers, and where it is.
+/// Calls `seen` with every IP block among the peers, and its path.
 fn each_block<'v>(spec: &'v Value, seen: &mut dyn FnMut(&'v Value, &Field<'_>)) {
     for (rules, peers) in DIRECTIONS {
         let at = SPEC.child(rules);
@@ -173,7 +173,7 @@ fn validate_block(block: &Value, leeway: &Leeway<'_>, at: &Field<'_>, errors: &m
     }
 }
 
-/// Ranges that are not written as they should be.
+/// Warnings about ranges that are not canonical.
 pub(super) fn warnings(object: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     each_block(spec(object), &mut |block, at| {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_were_taken_once_are_taken_again() {
+    fn stored_ranges_are_accepted_again() {
         let policy = |cidrs: &[&str]| {
             let peers: Vec<Value> = cidrs.iter().map(|cidr| value!({"ipBlock": {"cidr": (*cidr)}})).collect();
             value!({"spec": {"podSelector": {}, "ingress": [{"from": (peers)}]}})

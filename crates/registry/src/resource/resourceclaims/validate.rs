@@ -1,4 +1,4 @@
-//! What a claim may ask for, and what its status may say it got.
+//! Validation of claims and their status.
 
 use std::collections::HashSet;
 
@@ -30,7 +30,7 @@ pub(super) fn create(object: &Value, errors: &mut ErrorList) {
     validate_claim(devices(object), &SPEC.child("devices"), errors);
 }
 
-/// What is asked for stays.
+/// The spec is immutable.
 pub(super) fn update(object: &Value, old: &Value, errors: &mut ErrorList) {
     if !same(object, old, &["spec"]) {
         errors.invalid(SPEC, &Value::Null, "field is immutable");
@@ -71,7 +71,7 @@ fn validate_reservations(users: &[Value], errors: &mut ErrorList) {
     });
 }
 
-/// Only what is allocated is reserved, and nothing more once it is to go.
+/// Only an allocated claim can be reserved, and one that is being deleted gets no new reservations.
 fn validate_reserved_allocation(object: &Value, old: &Value, errors: &mut ErrorList) {
     const USERS: &[&str] = &["status", "reservedFor"];
     let users = object.items_at(USERS);
@@ -152,7 +152,7 @@ fn uuid_complaint(text: &str) -> Option<String> {
     }
 }
 
-/// What drivers say of devices, which must be allocated ones.
+/// The reports of drivers on devices, which must be allocated ones.
 fn validate_device_statuses(statuses: &[Value], results: &[Value], errors: &mut ErrorList) {
     const ID: [&str; 4] = ["driver", "pool", "device", "shareID"];
     let id = |device| ID.map(|key| text(device, key));
@@ -207,7 +207,7 @@ fn validate_network(network: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     });
 }
 
-/// Whether a list has items that another has not.
+/// Returns true if a list has items that another has not.
 fn new_entries(new: &[Value], old: &[Value]) -> bool {
     let known = set_of(old);
     new.iter().any(|item| !known.contains(&ByContent(item)))

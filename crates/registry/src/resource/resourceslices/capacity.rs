@@ -1,5 +1,4 @@
-//! How much of a device's capacity claims may ask for at once, where they share it: certain amounts, or steps
-//! in a range.
+//! Request policies of shared capacities: certain quantities, or steps in a range.
 
 use corten_api::quantity::Quantity;
 use corten_api::status::ErrorList;
@@ -40,7 +39,7 @@ fn shown(amount: Quantity) -> Value {
     Value::from(amount.to_str())
 }
 
-/// Amounts in order, all of which there is enough for, the default among them.
+/// Quantities in order, none above the capacity, with the default among them.
 fn validate_values(
     default: Quantity,
     values: &[Value],

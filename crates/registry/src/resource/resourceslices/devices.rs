@@ -1,4 +1,4 @@
-//! What a device of a slice may say: its attributes, capacities, taints and nodes.
+//! Validation of devices of a slice: attributes, capacities, taints and nodes.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -20,7 +20,7 @@ const VALUE_MAX_LENGTH: usize = 64;
 const TAINTS_MAX: usize = 16;
 const CONSUMED_MAX: usize = 2;
 
-/// Attributes of many values.
+/// Attributes with several values.
 const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
 
 pub(super) fn validate_device(
@@ -103,8 +103,12 @@ fn validate_attribute(attribute: &Value, at: &Field<'_>, errors: &mut ErrorList)
         validate_version(version.as_str().unwrap_or_default(), &at.child("versions").index(i), errors);
     }
     if said != 1 {
-        let shown = if said == 0 { Value::from("") } else { attribute.clone() };
-        errors.invalid(at, &shown, "exactly one value must be specified");
+        let none =
+            "must specify one of: `int`, `bool`, `string`, `version`, `ints`, `bools`, `strings`, `versions`";
+        match said {
+            0 => errors.invalid(at, &Value::from(""), none),
+            _ => errors.invalid(at, attribute, "exactly one value must be specified"),
+        }
     }
 }
 
@@ -146,7 +150,7 @@ fn is_semantic_version(version: &str) -> bool {
         && build.is_none_or(|build| build.split('.').all(word))
 }
 
-/// Devices say which nodes they are for if the slice leaves that to them, and only then.
+/// Devices select their nodes exactly if the slice leaves that to them.
 fn validate_nodes(device: &Value, per_device: bool, at: &Field<'_>, errors: &mut ErrorList) {
     let (name, selector, all) =
         (member(device, "nodeName"), member(device, "nodeSelector"), member(device, "allNodes"));

@@ -1,4 +1,4 @@
-//! What a slice may say: whose devices, of which pool, for which nodes.
+//! Validation of slices: driver, pool and nodes.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Map, Value, names};
@@ -9,7 +9,7 @@ use crate::resource::validate::{
     validate_driver_name, validate_keyed_items, validate_label, validate_pool_name,
 };
 use crate::validation::node_selector::{NodeSelectorValues, validate_node_selector};
-use crate::validation::text::{complain, list, member, text};
+use crate::validation::text::{complain, list, member, required, text};
 
 const SPEC: Field<'static> = Field::new("spec");
 const DEVICES_MAX: usize = 128;
@@ -72,7 +72,7 @@ fn validate_pool(pool: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// There is one way to say which nodes can reach the devices.
+/// Exactly one selection of nodes.
 fn validate_nodes(spec: &Value, errors: &mut ErrorList) {
     const ONE: &str =
         "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
@@ -95,7 +95,8 @@ fn validate_nodes(spec: &Value, errors: &mut ErrorList) {
         let terms = list(selector, "nodeSelectorTerms");
         if terms.len() != 1 {
             let why = "must have exactly one node selector term";
-            errors.invalid(at.child("nodeSelectorTerms"), &Value::from(terms.to_vec()), why);
+            let shown = selector.get("nodeSelectorTerms").unwrap_or(&Value::Null);
+            errors.invalid(at.child("nodeSelectorTerms"), shown, why);
         }
     }
     for (key, shown) in [("allNodes", "`allNodes`"), ("perDeviceNodeSelection", "`perDeviceNodeSelection`")] {
@@ -118,12 +119,9 @@ fn validate_nodes(spec: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// A set of counters, by whatever member names it.
+/// A set of counters, in the member of this name.
 pub(super) fn validate_counters(set: &Value, key: &str, at: &Field<'_>, errors: &mut ErrorList) {
-    match text(set, key) {
-        "" => errors.required(at.child(key), ""),
-        name => validate_label(name, &at.child(key), errors),
-    }
+    required(text(set, key), names::short_name, &at.child(key), errors);
     let at = at.child("counters");
     let Some(counters) = set.get("counters").and_then(Value::as_object).filter(|map| !map.is_empty()) else {
         return errors.required(at, "");

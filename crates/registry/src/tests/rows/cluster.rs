@@ -1,4 +1,4 @@
-//! Rows of what a cluster is made of: nodes, networks, storage, access.
+//! Rows of cluster resources: nodes, networks, storage, access.
 
 use corten_api::{Value, value};
 
@@ -161,7 +161,11 @@ fn ingresses_and_addresses() {
     check(
         "networking.k8s.io",
         "ipaddresses",
-        &[(parent, "x | services/n/s"), (foreign, "x | things.g.io/s"), (value!({}), "x | <none>")],
+        &[
+            (parent, "x | services/n/s | 120m"),
+            (foreign, "x | things.g.io/s | 120m"),
+            (value!({}), "x | <none> | 120m"),
+        ],
     );
     let cidr = value!({"spec": {"cidrs": ["10.0.0.0/16", "fd00::/64"]}});
     check("networking.k8s.io", "servicecidrs", &[(cidr, "x | 10.0.0.0/16,fd00::/64 | 120m")]);
@@ -394,4 +398,23 @@ fn the_control_plane() {
             "x | <unset> | a=v1 | 120m",
         )],
     );
+}
+
+#[test]
+fn customresourcedefinitions() {
+    let crd = value!({
+        "spec": {
+            "group": "example.com",
+            "scope": "Cluster",
+            "names": {"kind": "Index", "shortNames": ["ix", "idx"]},
+            "versions": [
+                {"name": "v1beta1", "served": true}, {"name": "v1", "served": true, "storage": true},
+                {"name": "v0", "served": false},
+            ],
+        },
+        "status": {"conditions": [{"type": "Established", "status": "True"}]},
+    });
+    let row =
+        "x | Cluster | v1(storage),v1beta1 | 2024-01-01T10:00:00Z | example.com | Index | ix,idx | true";
+    check("apiextensions.k8s.io", "customresourcedefinitions", &[(crd, row)]);
 }

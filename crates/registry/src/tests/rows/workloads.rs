@@ -1,11 +1,11 @@
-//! Rows of what runs and of what runs it.
+//! Rows of pods and workloads.
 
 use corten_api::value;
 
 use super::check;
 
 #[test]
-fn deployments_and_their_kin() {
+fn workloads() {
     let spec = value!({
         "replicas": 3,
         "selector": {"matchLabels": {"app": "web"}},

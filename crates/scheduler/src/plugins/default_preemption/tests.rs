@@ -14,15 +14,15 @@ fn cores(name: &str, priority: i64, cpu: &str) -> PodBuilder {
     pod(name).priority(priority).requests(value!({"cpu": (cpu)}))
 }
 
-/// What preemption says about a pod that fits nowhere: the message, and the victims.
+/// The result of preemption for an unschedulable pod: the message, and the victims.
 fn preempt(scene: &mut Scene, pod: &Pod) -> (String, Vec<String>) {
-    preempt_knowing(&mut Opinions::default(), scene, pod)
+    preempt_knowing(&mut ShapeCache::default(), scene, pod)
 }
 
-fn preempt_knowing(opinions: &mut Opinions, scene: &mut Scene, pod: &Pod) -> (String, Vec<String>) {
+fn preempt_knowing(shape_cache: &mut ShapeCache, scene: &mut Scene, pod: &Pod) -> (String, Vec<String>) {
     let profile = Config::default().profiles.remove(0);
     let mut search = Search::new(0, Random::new(3));
-    let Decision::Unschedulable(diagnosis) = search.decide(opinions, &profile, &mut scene.cluster, pod)
+    let Decision::Unschedulable(diagnosis) = search.decide(shape_cache, &profile, &mut scene.cluster, pod)
     else {
         panic!("it fits");
     };
@@ -31,7 +31,7 @@ fn preempt_knowing(opinions: &mut Opinions, scene: &mut Scene, pod: &Pod) -> (St
         scene.nodes.iter().map(|at| scene.cluster.snapshot.room(*at).used_milli_cpu).collect();
     let mut random = Random::new(5);
     let found =
-        plugin.post_filter(pod, &mut scene.cluster, &profile, &diagnosis, opinions, &mut random).unwrap();
+        plugin.post_filter(pod, &mut scene.cluster, &profile, &diagnosis, shape_cache, &mut random).unwrap();
     let after: Vec<i64> =
         scene.nodes.iter().map(|at| scene.cluster.snapshot.room(*at).used_milli_cpu).collect();
     assert_eq!(before, after, "nothing is left behind");
@@ -46,7 +46,7 @@ fn check(scene: &mut Scene, pod: PodBuilder, node: &str, victims: &[&str]) {
 }
 
 #[test]
-fn the_least_important_make_way() {
+fn pods_of_the_lowest_priority_are_preempted() {
     let mut scene = Scene::new([small("a"), small("b")]);
     scene.put(cores("a-high", 50, "4").build(), "a");
     scene.put(cores("b-low", 10, "4").build(), "b");
@@ -54,7 +54,7 @@ fn the_least_important_make_way() {
 }
 
 #[test]
-fn as_many_as_possible_stay() {
+fn as_few_pods_as_possible_are_preempted() {
     let mut scene = Scene::new([small("a")]);
     for (name, priority) in [("one", 10), ("two", 20), ("three", 30), ("four", 40)] {
         scene.put(cores(name, priority, "1").build(), "a");
@@ -74,7 +74,7 @@ fn fewer_victims_are_better() {
 }
 
 #[test]
-fn of_equals_the_newer_go() {
+fn of_equal_candidates_the_newer_pods_are_preempted() {
     let mut scene = Scene::new([small("a"), small("b")]);
     let since = |name: &str, at: &str| cores(name, 10, "4").set(&["status", "startTime"], at).build();
     scene.put(since("old", "2026-01-01T00:00:00Z"), "a");
@@ -83,7 +83,7 @@ fn of_equals_the_newer_go() {
 }
 
 #[test]
-fn budgets_are_kept_if_possible() {
+fn budgets_are_respected_if_possible() {
     let mut scene = Scene::new([small("a"), small("b")]);
     scene.put(cores("a1", 10, "4").label("app", "web").build(), "a");
     scene.put(cores("b1", 20, "4").build(), "b");
@@ -105,7 +105,7 @@ fn affinity_counts_without_the_victims() {
 }
 
 #[test]
-fn when_nothing_helps_it_says_why() {
+fn the_reason_is_reported_when_preemption_does_not_help() {
     let mut scene = Scene::new([small("a"), small("b").cordoned(), small("c")]);
     scene.put(cores("equal", 100, "4").build(), "a");
     scene.put(cores("equal too", 100, "4").build(), "c");
@@ -120,7 +120,7 @@ fn when_nothing_helps_it_says_why() {
 }
 
 #[test]
-fn some_may_not_or_need_not() {
+fn some_pods_may_not_preempt() {
     let mut scene = Scene::new([small("a")]);
     scene.put(cores("low", 10, "4").build(), "a");
     let polite = cores("p", 100, "4").spec("preemptionPolicy", value!("Never")).build();
@@ -136,12 +136,12 @@ fn some_may_not_or_need_not() {
     assert_eq!(message, "preemption: not eligible due to a terminating pod on the nominated node.");
 }
 
-/// Whatever happens to nodes, budgets and those who wait, what is remembered is what trying everything anew would give.
+/// Whatever happens to nodes, budgets and nominated pods, cached costs equal those of a new evaluation.
 #[test]
-fn what_is_remembered_is_what_trying_anew_would_give() {
+fn cached_costs_equal_a_new_evaluation() {
     let mut random = Random::new(17);
     let mut scene = Scene::new([small("a"), small("b"), small("c")]);
-    let mut opinions = Opinions::default();
+    let mut shape_cache = ShapeCache::default();
     let asking = ["p", "q"].map(|name| Arc::new(cores(name, 100, "3").build()));
     let mut tried = 0;
     for round in 0..2000 {
@@ -167,14 +167,14 @@ fn what_is_remembered_is_what_trying_anew_would_give() {
         let pod = &asking[random.below(2)];
         let profile = Config::default().profiles.remove(0);
         let decision = Search::new(0, Random::new(1)).decide(
-            &mut Opinions::default(),
+            &mut ShapeCache::default(),
             &profile,
             &mut scene.cluster,
             pod,
         );
         if matches!(decision, Decision::Unschedulable(_)) {
             tried += 1;
-            let remembered = preempt_knowing(&mut opinions, &mut scene, pod);
+            let remembered = preempt_knowing(&mut shape_cache, &mut scene, pod);
             assert_eq!(remembered, preempt(&mut scene, pod), "round {round}");
         }
     }

@@ -16,7 +16,7 @@ fn check(scene: &mut Scene, pod: PodBuilder, expected: &[Option<Rejection>; 4]) 
 }
 
 #[test]
-fn near_what_it_needs() {
+fn required_affinity_selects_domains() {
     let mut scene = scene();
     let wants = || pod("p").required(NEAR, "app", "db", "zone");
     check(&mut scene, wants(), &[Some(AFFINITY), Some(AFFINITY), Some(AFFINITY), Some(AFFINITY)]);
@@ -56,7 +56,7 @@ fn one_pod_must_match_all_terms() {
 }
 
 #[test]
-fn away_from_what_it_cannot_stand() {
+fn required_anti_affinity_rejects_domains() {
     let mut scene = scene();
     scene.put(pod("db").label("app", "db").build(), "a");
     let wants = || pod("p").required(APART, "app", "db", "zone");
@@ -66,7 +66,7 @@ fn away_from_what_it_cannot_stand() {
 }
 
 #[test]
-fn away_from_those_who_cannot_stand_it() {
+fn anti_affinity_of_running_pods_rejects_domains() {
     let mut scene = scene();
     scene.put(pod("shy").required(APART, "app", "web", "zone").build(), "c");
     check(&mut scene, pod("p").label("app", "web"), &[None, None, Some(OTHERS), None]);
@@ -76,7 +76,7 @@ fn away_from_those_who_cannot_stand_it() {
 }
 
 #[test]
-fn namespaces_by_their_labels() {
+fn namespaces_are_selected_by_labels() {
     let mut scene = scene();
     let team = value!({"team": "x"});
     scene.put(pod("db").namespace("other").label("app", "db").build(), "c");
@@ -96,7 +96,7 @@ fn namespaces_by_their_labels() {
 }
 
 #[test]
-fn preferences_are_stretched() {
+fn preferences_are_scaled_to_the_full_range() {
     let plugin = InterPodAffinity::default();
     let mut scene = scene();
     scene.put(pod("db").label("app", "db").build(), "a");
@@ -109,7 +109,7 @@ fn preferences_are_stretched() {
 }
 
 #[test]
-fn those_on_the_nodes_have_preferences_too() {
+fn preferences_of_running_pods_count() {
     let plugin = InterPodAffinity::default();
     let mut scene = scene();
     scene.put(pod("needs").required(NEAR, "app", "web", "zone").build(), "c");
@@ -121,17 +121,40 @@ fn those_on_the_nodes_have_preferences_too() {
 }
 
 #[test]
-fn which_events_help() {
+fn queueing_hints() {
     let plugin = InterPodAffinity::default();
     let wants = pod("p").required(NEAR, "app", "db", "zone").build();
     let db = pod("db").label("app", "db").build();
-    assert!(plugin.may_help(&wants, &ClusterEvent::PodAssigned(&db)));
-    assert!(!plugin.may_help(&wants, &ClusterEvent::PodGone(&db)));
+    assert!(plugin.queueing_hint(&wants, &ClusterEvent::PodAssigned(&db)));
+    assert!(!plugin.queueing_hint(&wants, &ClusterEvent::PodGone(&db)));
     let shuns = pod("p").required(APART, "app", "db", "zone").build();
-    assert!(plugin.may_help(&shuns, &ClusterEvent::PodGone(&db)));
-    assert!(!plugin.may_help(&shuns, &ClusterEvent::PodAssigned(&db)));
+    assert!(plugin.queueing_hint(&shuns, &ClusterEvent::PodGone(&db)));
+    assert!(!plugin.queueing_hint(&shuns, &ClusterEvent::PodAssigned(&db)));
     let (plain, zoned) = (node("n").node(), node("n").zone("z").node());
-    assert!(plugin.may_help(&wants, &ClusterEvent::NodeChanged { old: &plain, new: &zoned }));
-    assert!(!plugin.may_help(&shuns, &ClusterEvent::NodeChanged { old: &zoned, new: &zoned }));
-    assert!(plugin.may_help(&shuns, &ClusterEvent::NodeChanged { old: &zoned, new: &plain }));
+    assert!(plugin.queueing_hint(&wants, &ClusterEvent::NodeChanged { old: &plain, new: &zoned }));
+    assert!(!plugin.queueing_hint(&shuns, &ClusterEvent::NodeChanged { old: &zoned, new: &zoned }));
+    assert!(plugin.queueing_hint(&shuns, &ClusterEvent::NodeChanged { old: &zoned, new: &plain }));
+}
+
+/// An attack: each required term is counted by the selectors of all, and so their number squared is held in memory.
+#[test]
+fn a_pod_with_very_many_terms_is_not_scheduled() {
+    let term = |i: usize| value!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": (format!("v{i}"))}}});
+    let with = |kind: &str, list: &str, count: usize| {
+        let terms: Vec<Value> = (0..count).map(term).collect();
+        pod("p").set(&["spec", "affinity", kind, list], terms).build()
+    };
+    let mut scene = scene();
+    let plugin = InterPodAffinity::default();
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    for kind in [NEAR, APART] {
+        assert_eq!(scene.filter(&plugin, &with(kind, REQUIRED, 10_000)), vec![Some(TOO_MANY); 4], "{kind}");
+        assert_ne!(scene.filter(&plugin, &with(kind, REQUIRED, 100))[0], Some(TOO_MANY));
+    }
+    let preferred = with(NEAR, "preferredDuringSchedulingIgnoredDuringExecution", 10_000);
+    assert_eq!(scene.filter(&plugin, &preferred), vec![Some(TOO_MANY); 4]);
+    // One that is on a node nevertheless burdens others with no more than counts.
+    scene.put(with(APART, REQUIRED, 10_000), "a");
+    let kept = crate::pod::terms::MOST_TERMS;
+    assert!(scene.cluster.snapshot.terms_about(&pod("q").label("app", "v1").build().shape).len() <= kept);
 }

@@ -1,15 +1,20 @@
-//! How full a node should rather be.
+//! The scoring strategies of NodeResourcesFit.
 
+use corten_api::Value;
+
+use crate::allocation::Amount;
 use crate::framework::MAX_SCORE;
-use crate::plugins::allocation::Amount;
+
+/// The highest score of a point of a shape.
+const HIGHEST_POINT: i64 = 10;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Strategy {
-    /// The emptier the better.
+    /// Prefers emptier nodes.
     LeastAllocated,
-    /// The fuller the better.
+    /// Prefers fuller nodes.
     MostAllocated,
-    /// By points of a broken line: so many per cent used, such a score.
+    /// A piecewise linear function of the utilization, by its points.
     RequestedToCapacityRatio(Vec<(i64, i64)>),
 }
 
@@ -53,7 +58,7 @@ fn share(part: i64, whole: i64) -> i64 {
     }
 }
 
-/// The height of a broken line; flat beyond its ends.
+/// The value of a piecewise linear function; constant beyond its ends.
 fn on_line(line: &[(i64, i64)], at: i64) -> i64 {
     let mut before: Option<(i64, i64)> = None;
     for (x, y) in line {
@@ -66,6 +71,26 @@ fn on_line(line: &[(i64, i64)], at: i64) -> i64 {
         before = Some((*x, *y));
     }
     before.map_or(0, |(_, y)| y)
+}
+
+/// Reads the points of a shape and scales their scores to those of nodes.
+pub(super) fn points(shape: &[Value]) -> Result<Vec<(i64, i64)>, String> {
+    if shape.is_empty() {
+        return Err("at least one point must be specified".to_owned());
+    }
+    let mut points: Vec<(i64, i64)> = Vec::with_capacity(shape.len());
+    for point in shape {
+        let number = |key: &str| point.int_at(&[key]).unwrap_or(0);
+        let (utilization, score) = (number("utilization"), number("score"));
+        if !(0..=100).contains(&utilization) || !(0..=HIGHEST_POINT).contains(&score) {
+            return Err("a point's utilization must be in [0, 100] and its score in [0, 10]".to_owned());
+        }
+        if points.last().is_some_and(|(before, _)| *before >= utilization) {
+            return Err("utilization values must be sorted in increasing order".to_owned());
+        }
+        points.push((utilization, score * (MAX_SCORE / HIGHEST_POINT)));
+    }
+    Ok(points)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use corten_api::value;
 use super::*;
 use crate::testing::{Scene, node, pod};
 
-fn check_in(plugin: &NodeResourcesFit, scene: &mut Scene, asks: &corten_api::Value, expected: &str) {
+fn check_in(plugin: &NodeResourcesFit, scene: &mut Scene, asks: &Value, expected: &str) {
     let found = scene.filter(plugin, &pod("p").requests(asks.clone()).build());
     let said = found[0].as_ref().map(|rejection| {
         let kind = if rejection.unresolvable { "never: " } else { "" };
@@ -13,14 +13,14 @@ fn check_in(plugin: &NodeResourcesFit, scene: &mut Scene, asks: &corten_api::Val
 }
 
 #[test]
-fn what_fits() {
+fn requests_must_fit() {
     let mut scene = Scene::new([node("a").allocatable(value!({
         "cpu": "4", "memory": "8Gi", "ephemeral-storage": "10Gi", "pods": "2", "example.com/gpu": "2",
         "hugepages-2Mi": "4Mi"}))]);
     let used = value!({"cpu": "1", "memory": "2Gi", "example.com/gpu": "1", "ephemeral-storage": "2Gi"});
     scene.put(pod("there").requests(used).build(), "a");
     let fit = NodeResourcesFit::default();
-    let mut check = |asks: corten_api::Value, expected| check_in(&fit, &mut scene, &asks, expected);
+    let mut check = |asks: Value, expected| check_in(&fit, &mut scene, &asks, expected);
     check(value!({}), "");
     check(value!({"cpu": "3", "memory": "6Gi"}), "");
     check(value!({"cpu": "3001m"}), "Insufficient cpu");
@@ -37,7 +37,7 @@ fn what_fits() {
 }
 
 #[test]
-fn some_resources_are_looked_after_elsewhere() {
+fn ignored_resources_do_not_count() {
     let mut scene = Scene::new([node("a")]);
     let ignoring = NodeResourcesFit {
         ignored: vec!["example.com/gpu".into()],
@@ -61,19 +61,33 @@ fn emptier_nodes_score_higher() {
 }
 
 #[test]
-fn which_events_help() {
+fn queueing_hints() {
     let fit = NodeResourcesFit::default();
     let asking = pod("p").requests(value!({"cpu": "2"})).build();
     let sized =
         |cpu: &str| node("a").allocatable(value!({"cpu": (cpu), "memory": "1Gi", "pods": "9"})).node();
     let (small, large, huge) = (sized("1"), sized("2"), sized("3"));
-    assert!(!fit.may_help(&asking, &ClusterEvent::NodeAdded(&small)));
-    assert!(fit.may_help(&asking, &ClusterEvent::NodeAdded(&large)));
-    assert!(fit.may_help(&asking, &ClusterEvent::NodeChanged { old: &large, new: &huge }));
-    assert!(!fit.may_help(&asking, &ClusterEvent::NodeChanged { old: &huge, new: &huge }));
+    assert!(!fit.queueing_hint(&asking, &ClusterEvent::NodeAdded(&small)));
+    assert!(fit.queueing_hint(&asking, &ClusterEvent::NodeAdded(&large)));
+    assert!(fit.queueing_hint(&asking, &ClusterEvent::NodeChanged { old: &large, new: &huge }));
+    assert!(!fit.queueing_hint(&asking, &ClusterEvent::NodeChanged { old: &huge, new: &huge }));
     let there = pod("there").requests(value!({"cpu": "2"})).build();
     let shrunk = pod("there").requests(value!({"cpu": "1"})).build();
-    assert!(fit.may_help(&asking, &ClusterEvent::AssignedPodChanged { old: &there, new: &shrunk }));
-    assert!(!fit.may_help(&asking, &ClusterEvent::AssignedPodChanged { old: &shrunk, new: &there }));
-    assert!(fit.may_help(&asking, &ClusterEvent::PodGone(&there)));
+    assert!(fit.queueing_hint(&asking, &ClusterEvent::AssignedPodChanged { old: &there, new: &shrunk }));
+    assert!(!fit.queueing_hint(&asking, &ClusterEvent::AssignedPodChanged { old: &shrunk, new: &there }));
+    assert!(fit.queueing_hint(&asking, &ClusterEvent::PodGone(&there)));
+}
+
+/// An attack: a pod that asks for very many resources that no node has, of which each node would name all.
+#[test]
+fn a_node_does_not_name_very_many_missing_resources() {
+    let asks: corten_api::Map =
+        (0..10_000).map(|i| (format!("example.com/r{i}").into(), Value::from("1"))).collect();
+    let pod = pod("p").requests(Value::Object(asks)).build();
+    let mut scene = Scene::new([node("a"), node("b")]);
+    for rejection in scene.filter(&NodeResourcesFit::default(), &pod).into_iter().flatten() {
+        assert_eq!(rejection.reasons.iter().count(), MOST_REASONS);
+        assert!(rejection.unresolvable);
+    }
+    assert_eq!(scene.fits(&NodeResourcesFit::default(), &pod), [false, false]);
 }

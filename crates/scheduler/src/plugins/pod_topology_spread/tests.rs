@@ -8,7 +8,7 @@ use crate::workloads::Selecting;
 const HARD: &str = "DoNotSchedule";
 const SOFT: &str = "ScheduleAnyway";
 
-/// Two zones of two nodes, with this many pods of the app on each.
+/// Two zones of two nodes, with this number of pods of the app on each.
 fn scene(counts: [usize; 4]) -> Scene {
     let mut scene =
         Scene::new([node("a").zone("z1"), node("b").zone("z1"), node("c").zone("z2"), node("d").zone("z2")]);
@@ -43,7 +43,7 @@ fn with(pod: PodBuilder, key: &'static str, value: Value) -> PodBuilder {
 }
 
 #[test]
-fn zones_stay_even() {
+fn pods_are_spread_over_zones() {
     check([0, 0, 0, 0], by_zone(), [true; 4]);
     check([1, 0, 0, 0], by_zone(), [false, false, true, true]);
     check([1, 0, 0, 1], by_zone(), [true; 4]);
@@ -55,26 +55,26 @@ fn zones_stay_even() {
 }
 
 #[test]
-fn nodes_stay_even_within_zones() {
+fn pods_are_spread_over_nodes_within_zones() {
     let both = by_zone().spread(1, "kubernetes.io/hostname", HARD, "app", "web");
     check([2, 1, 0, 3], both, [false, false, true, false]);
 }
 
 #[test]
-fn a_missing_label_is_told() {
+fn a_missing_topology_label_is_reported() {
     let mut scene = Scene::new([node("a").zone("z1"), node("b")]);
     let found = scene.filter(&PodTopologySpread::default(), &by_zone().build());
     assert_eq!(found, [None, Some(UNLABELLED)]);
 }
 
 #[test]
-fn fewer_domains_than_wanted_count_as_empty() {
+fn missing_domains_below_min_domains_count_as_empty() {
     check([1, 0, 1, 0], with(by_zone(), "minDomains", value!(3)), [false; 4]);
     check([1, 0, 1, 0], with(by_zone(), "minDomains", value!(2)), [true; 4]);
 }
 
 #[test]
-fn nodes_a_pod_cannot_have_do_not_count() {
+fn nodes_excluded_by_affinity_do_not_count() {
     let on_z1 = by_zone().spec("nodeSelector", value!({"zone": "z1"}));
     check([2, 0, 0, 0], on_z1, [true, true, true, true]);
     let ignoring =
@@ -83,7 +83,7 @@ fn nodes_a_pod_cannot_have_do_not_count() {
 }
 
 #[test]
-fn tainted_nodes_count_unless_said_otherwise() {
+fn tainted_nodes_count_unless_the_policy_excludes_them() {
     let tainted = |pod: PodBuilder| {
         let mut scene =
             Scene::new([node("a").zone("z1"), node("b").zone("z2").taint("k", "v", "NoSchedule")]);
@@ -95,7 +95,7 @@ fn tainted_nodes_count_unless_said_otherwise() {
 }
 
 #[test]
-fn pods_being_deleted_do_not_count() {
+fn terminating_pods_do_not_count() {
     let mut scene = scene([1, 0, 0, 0]);
     let going =
         web().set(&["metadata", "uid"], "a0").set(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
@@ -110,7 +110,7 @@ fn label_keys_narrow_the_pods() {
 }
 
 #[test]
-fn the_emptier_the_better() {
+fn domains_with_fewer_pods_score_higher() {
     let plugin = PodTopologySpread::default();
     let soft = || web().spread(1, "kubernetes.io/hostname", SOFT, "app", "web").build();
     assert_eq!(scene([2, 1, 0, 3]).scores(&plugin, &soft()), Some(vec![20, 60, 100, 0]));
@@ -121,7 +121,7 @@ fn the_emptier_the_better() {
 }
 
 #[test]
-fn pods_of_a_service_are_spread_without_asking() {
+fn pods_of_a_service_are_spread_by_default() {
     let plugin = PodTopologySpread::default();
     let mut scene = scene([2, 0, 0, 0]);
     let service = value!({"spec": {"selector": {"app": "web"}}});
@@ -129,4 +129,18 @@ fn pods_of_a_service_are_spread_without_asking() {
     let scores = scene.scores(&plugin, &web().build()).unwrap();
     assert!(scores[0] < scores[1] && scores[1] == scores[3], "{scores:?}");
     assert_eq!(scene.scores(&plugin, &pod("p").label("app", "other").build()), None);
+}
+
+/// An attack: a counter for each of very many constraints, each with the keys of all others.
+#[test]
+fn a_pod_with_very_many_constraints_is_not_scheduled() {
+    let constraint = |i: usize| value!({"maxSkew": 1, "topologyKey": (format!("k{i}")), "whenUnsatisfiable": HARD, "labelSelector": {}});
+    let with = |count: usize| {
+        let constraints: Vec<Value> = (0..count).map(constraint).collect();
+        web().set(&["spec", "topologySpreadConstraints"], constraints).build()
+    };
+    let mut scene = scene([1, 0, 0, 0]);
+    let plugin = PodTopologySpread::default();
+    assert_eq!(scene.filter(&plugin, &with(20_000)), vec![Some(TOO_MANY); 4]);
+    assert_ne!(scene.filter(&plugin, &with(MOST_TERMS))[0], Some(TOO_MANY));
 }

@@ -54,7 +54,7 @@ fn said(scene: &mut Scene, pod: &Pod) -> Vec<String> {
 }
 
 #[test]
-fn bound_volumes_say_where() {
+fn bound_volumes_restrict_nodes() {
     let mut scene = scene();
     volume(&mut scene, "v", "1Gi", "z2");
     claim(&mut scene, "c", "local", "1Gi", "v");
@@ -64,7 +64,7 @@ fn bound_volumes_say_where() {
 }
 
 #[test]
-fn claims_that_do_not_wait_must_be_bound() {
+fn immediate_claims_must_be_bound() {
     let mut scene = scene();
     assert_eq!(said(&mut scene, &using(&["c"]))[0], "persistentvolumeclaim \"c\" not found");
     claim(&mut scene, "c", "now", "1Gi", "");
@@ -72,7 +72,7 @@ fn claims_that_do_not_wait_must_be_bound() {
 }
 
 #[test]
-fn claims_that_wait_get_the_smallest_that_suffices() {
+fn delayed_claims_get_the_smallest_matching_volume() {
     let mut scene = scene();
     volume(&mut scene, "large", "9Gi", "z1");
     volume(&mut scene, "small", "2Gi", "z1");
@@ -96,7 +96,7 @@ fn claims_that_wait_get_the_smallest_that_suffices() {
 }
 
 #[test]
-fn volumes_are_made_where_they_can_be() {
+fn volumes_are_provisioned_in_allowed_topologies() {
     let mut scene = scene();
     claim(&mut scene, "c", "made", "2Gi", "");
     assert_eq!(said(&mut scene, &using(&["c"])), ["", ""]);
@@ -109,7 +109,7 @@ fn volumes_are_made_where_they_can_be() {
 }
 
 #[test]
-fn who_tells_how_much_is_left_is_believed() {
+fn reported_storage_capacity_is_respected() {
     let mut scene = scene();
     claim(&mut scene, "c", "made", "2Gi", "");
     let storage = &mut scene.cluster.storage;

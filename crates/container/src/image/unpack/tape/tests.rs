@@ -4,7 +4,7 @@ use super::*;
 
 const MANY: u64 = 1000;
 
-/// A header, and what fills the last block of its content.
+/// A header, and the padding of the last block of its content.
 fn header(kind: u8, path: &str, size: u64) -> Vec<u8> {
     let mut header = Header::new_gnu();
     header.as_old_mut().linkflag = [kind];
@@ -35,7 +35,7 @@ fn record(key: &str, value: &str) -> String {
     format!("{length}{rest}")
 }
 
-/// Counts what is read of it.
+/// Counts the bytes that are read.
 struct Counted<R>(R, u64);
 
 impl<R: Read> Read for Counted<R> {
@@ -46,7 +46,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// What is wrong with an archive, and how much had to be read to know.
+/// The error of reading an archive, and how many bytes were read.
 fn refused(archive: impl Read) -> (String, u64) {
     let mut archive = Archive::new(Counted(archive, 0), MANY);
     loop {
@@ -59,7 +59,7 @@ fn refused(archive: impl Read) -> (String, u64) {
 }
 
 #[test]
-fn what_announces_more_than_any_honest_header_is_refused_unread() {
+fn oversized_headers_are_refused_unread() {
     for kind in *b"xLK" {
         let huge = io::Cursor::new(header(kind, "x", 1 << 40)).chain(io::repeat(b'a'));
         let (why, read) = refused(huge);
@@ -171,7 +171,7 @@ fn a_sparse_file_is_no_larger_than_its_map_and_its_map_has_an_end() {
 }
 
 #[test]
-fn headers_mean_what_they_mean_elsewhere() {
+fn headers_are_interpreted_as_by_go() {
     let long = format!("{}/long", "d".repeat(150));
     let extended = [record("path", "from/pax"), record("uid", "3000000"), record("SCHILY.xattr.user.a", "b")];
     let archive = [

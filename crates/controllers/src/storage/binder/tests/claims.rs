@@ -1,4 +1,4 @@
-//! What becomes of claims.
+//! Tests of claims.
 
 use super::*;
 use crate::storage::binder::claims::{ClaimWorld, default_class};
@@ -19,7 +19,7 @@ fn planned(world: ClaimWorld) -> Plan {
     plan(&World::Claim(Box::new(world)))
 }
 
-/// What is done about a claim that asks for the volume `v`.
+/// The plan for a claim that names the volume `v`.
 fn asking(claim: Value, volume: Option<&Value>) -> Plan {
     let claim = with(claim, &["spec", "volumeName"], "v");
     planned(ClaimWorld { volume: volume.map(cached), ..world(claim) })
@@ -53,7 +53,7 @@ fn a_match_is_bound_on_both_sides() {
 }
 
 #[test]
-fn what_a_crash_left_half_done_is_finished() {
+fn an_interrupted_binding_is_completed() {
     let (bound_claim, bound_volume) = bound_pair();
     let half = phase(bound_volume.clone(), "Available");
     let candidates = |volume: &Value| ClaimWorld { candidates: vec![cached(volume)], ..world(claim()) };
@@ -66,7 +66,7 @@ fn what_a_crash_left_half_done_is_finished() {
 }
 
 #[test]
-fn what_was_meant_to_be_was_not_bound_by_us() {
+fn pre_bound_volumes_are_not_marked_as_bound_by_the_controller() {
     let meant = claimed(volume("v"), "");
     let plan = planned(ClaimWorld { candidates: vec![cached(&meant)], ..world(claim()) });
     assert_eq!(words(&plan), BOUND);
@@ -82,7 +82,7 @@ fn without_a_volume_or_a_class_a_claim_waits() {
     let plan = planned(world(claim()));
     assert_eq!(words(&plan), ["FailedBinding"]);
     assert_eq!(message(&plan), "no persistent volumes available for this claim and no storage class is set");
-    assert!(plan.requeue_after.is_some(), "it is told again");
+    assert!(plan.requeue_after.is_some(), "it is reported again");
     let mut was_bound = phase(claim(), "Bound");
     was_bound.set(&["status", "capacity"], value!({"storage": "1Gi"}));
     assert_eq!(words(&planned(world(was_bound))), ["c is Pending", "FailedBinding"]);
@@ -123,13 +123,13 @@ fn a_claim_may_wait_for_its_first_consumer() {
         waiting_pods: pods.iter().map(Str::new).collect(),
         ..world(of_class("gold"))
     };
-    for (pods, reason, told) in [
+    for (pods, reason, reported) in [
         (&[][..], "WaitForFirstConsumer", "waiting for first consumer to be created before binding"),
         (&["p"], "WaitForPodScheduled", "waiting for pod p to be scheduled"),
         (&["p", "q"], "WaitForPodScheduled", "waiting for pods p,q to be scheduled"),
     ] {
         let plan = planned(waits(pods));
-        assert_eq!((words(&plan), message(&plan)), (vec![reason.to_owned()], told));
+        assert_eq!((words(&plan), message(&plan)), (vec![reason.to_owned()], reported));
     }
     let mut chosen = waits(&["p"]);
     chosen.claim.set(&["metadata", "annotations", SELECTED_NODE], "one");
@@ -137,7 +137,7 @@ fn a_claim_may_wait_for_its_first_consumer() {
 }
 
 #[test]
-fn volumes_are_asked_for() {
+fn volumes_are_requested_from_provisioners() {
     let asks =
         |provisioner: &str| ClaimWorld { class: class(provisioner, "Immediate"), ..world(of_class("gold")) };
     let first = planned(asks("example.com/disk"));
@@ -235,7 +235,7 @@ fn a_bound_claim_may_lose_its_volume() {
     let plan = asking(claim.clone(), None);
     assert_eq!(words(&plan), ["c is Lost", "ClaimLost"]);
     assert_eq!(message(&plan), "Bound claim has lost its PersistentVolume. Data on the volume is lost!");
-    assert!(asking(phase(claim.clone(), "Lost"), None).is_done(), "it is told once");
+    assert!(asking(phase(claim.clone(), "Lost"), None).is_done(), "reported once");
     let plan = asking(claim.clone(), Some(&claimed(volume.clone(), "other")));
     assert_eq!(words(&plan), ["c is Lost", "ClaimMisbound"]);
     let mut unbound = volume.clone();

@@ -1,4 +1,4 @@
-//! Which volume a claim gets.
+//! Tests of matching.
 
 use super::*;
 use crate::storage::binder::matching::best;
@@ -39,11 +39,11 @@ fn as_few_access_modes_as_do() {
     let asks = with(claim(), &["spec", "accessModes"], value!(["ReadWriteMany"]));
     check("all that are asked for", &asks, &volumes, "many");
     let asks = with(claim(), &["spec", "accessModes"], value!(["ReadWriteOncePod"]));
-    check("nobody offers it", &asks, &volumes, "");
+    check("no volume offers it", &asks, &volumes, "");
 }
 
 #[test]
-fn only_what_fits() {
+fn only_matching_volumes_are_chosen() {
     let cases = [
         ("another class", with(volume("v"), &["spec", "storageClassName"], "gold")),
         ("a block device", with(volume("v"), &["spec", "volumeMode"], "Block")),
@@ -51,7 +51,7 @@ fn only_what_fits() {
         ("not available yet", phase(volume("v"), "Pending")),
         ("released", phase(volume("v"), "Released")),
         ("going", with(volume("v"), &["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z")),
-        ("somebody else's", claimed(volume("v"), "other")),
+        ("bound to another claim", claimed(volume("v"), "other")),
         ("too small, though meant for it", claimed(sized("v", "1Mi"), "")),
     ];
     for (why, volume) in cases {
@@ -77,7 +77,7 @@ fn only_what_fits() {
 }
 
 #[test]
-fn what_the_selector_selects() {
+fn selectors_restrict_volumes() {
     let labelled =
         |name: &str, speed: &str| with(sized(name, "4Gi"), &["metadata", "labels", "speed"], speed);
     let volumes = [volume("plain"), labelled("slow", "slow"), labelled("fast", "fast")];
@@ -90,7 +90,7 @@ fn what_the_selector_selects() {
 }
 
 #[test]
-fn what_is_meant_for_it_comes_first() {
+fn a_pre_bound_volume_comes_first() {
     let meant = claimed(sized("meant", "10Gi"), "");
     check("by name", &claim(), &[volume("v"), meant.clone()], "meant");
     check("by uid", &claim(), &[volume("v"), claimed(sized("meant", "10Gi"), "claim")], "meant");

@@ -1,4 +1,4 @@
-//! What becomes of volumes.
+//! Tests of volumes.
 
 use corten_api::Status;
 
@@ -14,7 +14,7 @@ fn planned(volume: Value, claim: Option<Value>) -> Plan {
     plan(&World::Volume(Box::new(world(volume, claim))))
 }
 
-/// A volume whose claim is gone, with a way to be reclaimed.
+/// A volume whose claim is deleted, with a reclaim policy.
 fn orphan(policy: &str) -> Value {
     with(bound_pair().1, &["spec", "persistentVolumeReclaimPolicy"], policy)
 }
@@ -51,7 +51,7 @@ fn binding_is_finished_by_the_claim() {
 }
 
 #[test]
-fn the_server_is_asked_before_a_volume_is_released() {
+fn the_claim_is_read_before_a_volume_is_released() {
     let (claim, volume) = bound_pair();
     let asks = |volume: Value, claim: Option<Value>| {
         binder().ask(&World::Volume(Box::new(world(volume, claim)))).len()
@@ -85,7 +85,7 @@ fn a_volume_without_its_claim_is_released() {
 }
 
 #[test]
-fn whoever_made_a_volume_deletes_it() {
+fn the_provisioner_deletes_its_volume() {
     let made = with(orphan("Delete"), &["metadata", "annotations", PROVISIONED_BY], "example.com/disk");
     assert_eq!(words(&planned(made, None)), ["v is Released"]);
     let csi = with(orphan("Delete"), &["spec", "csi"], value!({"driver": "d", "volumeHandle": "h"}));
@@ -93,7 +93,7 @@ fn whoever_made_a_volume_deletes_it() {
 }
 
 #[test]
-fn what_cannot_be_reclaimed_fails_once() {
+fn a_failed_reclaim_is_reported_once() {
     for (policy, reason, message) in [
         (
             "Delete",

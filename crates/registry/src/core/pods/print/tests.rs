@@ -1,4 +1,4 @@
-//! Pods in every state people have asked about.
+//! Rows of pods in every state.
 
 use super::*;
 
@@ -94,7 +94,7 @@ fn deleted_pods() {
     }
 }
 
-/// A pod with one container and these init containers: whether each is a sidecar, and its status.
+/// A pod with one container and these init containers: each with a flag for sidecars, and its status.
 fn initialising(init: Vec<(bool, Value)>, main: Value) -> Value {
     let mut containers = Vec::new();
     let mut statuses = Vec::new();
@@ -161,7 +161,7 @@ fn sidecars_count_as_containers() {
         let pod = initialising(init, main);
         assert_eq!(shown(&pod), expected, "{pod:?}");
     }
-    // A sidecar that restarts after initialisation does not take the pod back to it.
+    // A sidecar that restarts after initialisation does not make the pod initialise again.
     let initialised = with(
         initialising(vec![(true, waiting("CrashLoopBackOff"))], running(true, 0)),
         &["status", "conditions"],

@@ -1,4 +1,4 @@
-//! What is reported of containers: who they run as, the devices they were given, the images they mounted.
+//! Validation of containers' statuses: their users, allocated devices and image volumes.
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
@@ -26,7 +26,7 @@ pub(super) fn validate_users(statuses: &[Value], windows: bool, at: &Field<'_>, 
     }
 }
 
-/// How the devices do that containers were given: those they asked for, each once.
+/// The health of allocated devices: those the container requested, each once.
 pub(super) fn validate_allocated(
     status: &Value,
     statuses: &[Value],
@@ -79,7 +79,7 @@ fn validate_allocated_name(
     }
 }
 
-/// Whether a container uses a claim, or the request of one after a slash.
+/// Returns true if a container uses a claim, or the request of one after a slash.
 fn claims(container: &Value, wanted: &str) -> bool {
     container.items_at(&["resources", "claims"]).iter().any(|claim| {
         let (name, request) = (text(claim, "name"), text(claim, "request"));
@@ -128,7 +128,7 @@ fn validate_health(resources: &[Value], at: &Field<'_>, errors: &mut ErrorList) 
     }
 }
 
-/// Which image a mounted one turned out to be.
+/// The resolved images of image volumes.
 pub(super) fn validate_image_references(statuses: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
     const MOST: usize = 256;
     for (i, status) in statuses.iter().enumerate() {

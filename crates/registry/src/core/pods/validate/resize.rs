@@ -57,7 +57,7 @@ fn same_volumes(spec: &Value, old_spec: &Value) -> bool {
     list(spec, "volumes") == list(old_spec, "volumes")
 }
 
-/// A node that can says what it gave to containers that run.
+/// A node that supports resizing reports the allocated resources of running containers.
 fn node_can_resize(pod: &Value) -> bool {
     let statuses = list(part(pod, "status"), "containerStatuses");
     let running =
@@ -74,14 +74,14 @@ fn has_resources(spec: &Value) -> bool {
     ["requests", "limits"].into_iter().any(|key| entries(resources, key).is_some_and(|list| !list.is_empty()))
 }
 
-/// Whether an entry is gone.
+/// Returns true if an entry is removed.
 fn is_removed(new: Option<&Value>, old: Option<&Value>, key: &str) -> bool {
     let new = entries(new, key);
     let mut names = entries(old, key).into_iter().flat_map(Map::keys);
     names.any(|name| new.is_none_or(|new| !new.contains_key(name)))
 }
 
-/// The pod's own resources; afterwards they are as they were, but for what may not change.
+/// Validates the pod's own resources; afterwards they are the previous ones, but for immutable parts.
 fn validate_pod_resources(masked: &mut Value, old_spec: &Value, errors: &mut ErrorList) {
     let (new, old) = (member(masked, "resources"), member(old_spec, "resources"));
     let at = SPEC.child("resources");
@@ -105,7 +105,7 @@ fn validate_pod_resources(masked: &mut Value, old_spec: &Value, errors: &mut Err
     }
 }
 
-/// Puts cpu and memory of the member `resources` back as they were.
+/// Restores cpu and memory of the member `resources`.
 fn mask_resources(owner: &mut Value, old: &Value) {
     for key in ["requests", "limits"] {
         for name in RESIZABLE {
@@ -146,7 +146,7 @@ fn validate_nothing_removed(new: &[Value], old: &[Value], at: &Field<'_>, errors
     }
 }
 
-/// Puts cpu and memory of all containers back as they were; what else changed is complained of.
+/// Restores cpu and memory of all containers; other changes are errors.
 fn mask_containers(masked: &mut Value, old_spec: &Value, errors: &mut ErrorList) {
     for key in LISTS {
         let containers = masked.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten();
@@ -167,7 +167,7 @@ fn mask_containers(masked: &mut Value, old_spec: &Value, errors: &mut ErrorList)
             }
         }
     }
-    // Whether there is an empty list or none is the same.
+    // An empty list equals none.
     for key in LISTS {
         if list(masked, key).is_empty() {
             copy(masked, old_spec, &[key]);

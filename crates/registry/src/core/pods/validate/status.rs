@@ -1,5 +1,5 @@
-//! What is reported of a pod: nothing that cannot be, and nothing that is over begins again. What containers
-//! were given is in a file of its own.
+//! Validation of a pod's status: no invalid states, and no terminated container that runs again. Allocated resources of
+//! containers are in a file of their own.
 
 use std::collections::{HashMap, HashSet};
 
@@ -94,7 +94,7 @@ fn terminated(status: &Value) -> Option<&Value> {
     status.get("state").and_then(|state| member(state, "terminated"))
 }
 
-/// A container that ended begins again only where it is restarted.
+/// A terminated container runs again only where it is restarted.
 fn validate_transitions(
     spec: &Value,
     containers: &str,
@@ -128,7 +128,7 @@ fn validate_transitions(
     }
 }
 
-/// Whether the end of some container may restart all.
+/// Returns true if the exit of a container may restart all containers.
 fn all_could_restart(spec: &Value) -> bool {
     let mut containers = list(spec, "initContainers").iter().chain(list(spec, "containers"));
     containers.any(|container| {
@@ -182,7 +182,7 @@ fn validate_claim_statuses(status: &Value, spec: &Value, at: &Field<'_>, errors:
     }
 }
 
-/// The claim that was made for what containers request of extended resources.
+/// The claim for containers' requests of extended resources.
 fn validate_extended_claim(status: &Value, spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let Some(claim) = member(status, "extendedResourceClaimStatus") else { return };
     let mappings_at = at.child("requestMappings");

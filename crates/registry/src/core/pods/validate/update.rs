@@ -1,5 +1,5 @@
-//! What may change of a pod that runs: its images, its deadline, more tolerations, fewer scheduling gates; and
-//! while it is gated, which nodes it may go to.
+//! Mutable fields of a running pod: images, the deadline, more tolerations, fewer scheduling gates; and
+//! while it is gated, the selection of nodes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,12 +8,13 @@ use corten_api::{Field, Map, Value};
 
 use super::{SPEC, validate_annotations, validate_metadata_and_spec};
 use crate::prepare::{copy, same};
+use crate::rules::NameRule;
 use crate::validation::container::validate_image_is_trimmed;
 use crate::validation::diff;
 use crate::validation::fields::part;
 use crate::validation::internal_form;
 use crate::validation::number::{given, in_range};
-use crate::validation::text::{list, text};
+use crate::validation::text::{list, text, validate_generate_name};
 use crate::validation::toleration::validate_tolerations;
 
 const DEADLINE: &str = "activeDeadlineSeconds";
@@ -21,6 +22,7 @@ const MOST_SECONDS: i64 = i32::MAX as i64;
 const MUTABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 pub(crate) fn validate_update(pod: &Value, old: &Value, errors: &mut ErrorList) {
+    validate_generate_name(pod, NameRule::DnsSubdomain, errors);
     validate_metadata_and_spec(pod, Some(old), errors);
     validate_annotations(pod, old, errors);
     let (spec, old_spec) = (part(pod, "spec"), part(old, "spec"));
@@ -57,10 +59,10 @@ fn validate_images(containers: &[Value], at: &Field<'_>, errors: &mut ErrorList)
     }
 }
 
-/// A deadline that upstream says nothing more after.
+/// A deadline after which upstream reports no further error.
 struct Stop;
 
-/// A deadline may be set, and brought forward.
+/// A deadline may be set, and decreased.
 fn validate_deadline(
     spec: &Value,
     old_spec: &Value,
@@ -98,7 +100,7 @@ fn validate_tolerations_update(spec: &Value, old_spec: &Value, at: &Field<'_>, e
 fn validate_gates_update(spec: &Value, old_spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let (new, old) = (list(spec, "schedulingGates"), list(old_spec, "schedulingGates"));
     let old: HashSet<&str> = old.iter().map(|gate| text(gate, "name")).collect();
-    // Of a new gate that stands there several times only the last is blamed.
+    // Of a new gate that occurs several times only the last is reported.
     let last: HashMap<&str, usize> =
         new.iter().enumerate().map(|(i, gate)| (text(gate, "name"), i)).collect();
     for (i, gate) in new.iter().enumerate() {
@@ -110,8 +112,8 @@ fn validate_gates_update(spec: &Value, old_spec: &Value, at: &Field<'_>, errors:
     }
 }
 
-/// The new specification with everything that may change put back as it was. What may change in part only
-/// is complained of here.
+/// The new spec with all mutable fields restored. Violations of partly mutable fields
+/// are reported here.
 fn masked(spec: &Value, old_spec: &Value, errors: &mut ErrorList) -> Value {
     let mut masked = spec.clone();
     for key in ["containers", "initContainers"] {
@@ -133,7 +135,7 @@ fn masked(spec: &Value, old_spec: &Value, errors: &mut ErrorList) -> Value {
     masked
 }
 
-/// A gated pod's choice of nodes may become narrower.
+/// A gated pod's node selection may become narrower.
 fn mask_nodes(masked: &mut Value, old_spec: &Value, errors: &mut ErrorList) {
     const NODE_AFFINITY: &[&str] = &["affinity", "nodeAffinity"];
     if !same(masked, old_spec, &["nodeSelector"]) {
@@ -194,7 +196,7 @@ fn validate_node_affinity_update(
     }
 }
 
-/// Whether a term asks for what it asked for, and maybe more. One that selected nothing still does.
+/// Returns true if a term has all its previous requirements, and maybe more. One that selected nothing still does.
 fn only_adds(new: &Value, old: &Value) -> bool {
     let keys = ["matchExpressions", "matchFields"];
     if keys.into_iter().all(|key| list(old, key).is_empty()) {

@@ -1,0 +1,55 @@
+//! NamespaceLifecycle: no object is created in a namespace that does not exist or is terminating, and system namespaces
+//! cannot be deleted.
+
+use corten_api::status::Cause;
+use corten_api::{Status, Value};
+
+use super::{Admit, Plugin, Validate};
+use crate::admission::{Attributes, Operation, lookup};
+
+pub(super) const PLUGIN: Plugin =
+    Plugin { name: "NamespaceLifecycle", admit: Admit::Now(admit), validate: Validate::Now(validate) };
+
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+/// Reviews may name any namespace: an error would disclose which namespaces exist.
+const REVIEWS: (&str, &str) = ("authorization.k8s.io", "localsubjectaccessreviews");
+
+fn admit(attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+    let namespace = attributes.namespace();
+    if !attributes.creates()
+        || namespace.is_empty()
+        || attributes.call.served.is_namespaces()
+        || attributes.resource() == REVIEWS
+    {
+        return Ok(());
+    }
+    let Some(found) = lookup::namespace(attributes.backend(), namespace) else {
+        return Err(Status::not_found("", "namespaces", namespace));
+    };
+    match lookup::field(attributes.backend(), ("", "namespaces"), &found, "status.phase") {
+        "Terminating" => Err(terminating(attributes, object, namespace)),
+        _ => Ok(()),
+    }
+}
+
+fn terminating(attributes: &Attributes<'_>, object: &Value, namespace: &str) -> Status {
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let mut status = attributes.forbidden(Some(object), why);
+    status.details.causes = vec![Cause {
+        reason: "NamespaceTerminating".into(),
+        message: format!("namespace {namespace} is being terminated"),
+        field: "metadata.namespace".into(),
+    }];
+    status
+}
+
+fn validate(attributes: &Attributes<'_>, _: Option<&Value>) -> Result<(), Status> {
+    if attributes.operation == Operation::Delete
+        && attributes.call.served.is_namespaces()
+        && IMMORTAL.contains(&attributes.name(None))
+    {
+        return Err(attributes.forbidden(None, "this namespace may not be deleted"));
+    }
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! Warnings about objects that are stored but have no effect yet: webhooks, admission policies and API services of other
+//! servers. Their authors must not rely on them for protection.
+
+use corten_api::Value;
+
+use super::{Attributes, Operation};
+
+/// Warns on every write of such an object.
+pub(super) fn warn(attributes: &Attributes<'_>, object: Option<&Value>) {
+    let Some(object) = object.filter(|_| attributes.operation != Operation::Delete) else { return };
+    if let Some(warning) =
+        warning(attributes.resource(), object).filter(|_| attributes.subresource.is_empty())
+    {
+        attributes.warn(warning);
+    }
+}
+
+fn warning((group, resource): (&str, &str), object: &Value) -> Option<String> {
+    let (kind, effect) = match (group, resource) {
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations") => (
+            "MutatingWebhookConfigurations",
+            "its webhooks change and refuse nothing, whatever their failurePolicy",
+        ),
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations") => {
+            ("ValidatingWebhookConfigurations", "its webhooks refuse nothing, whatever their failurePolicy")
+        }
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies" | "mutatingadmissionpolicybindings") => {
+            ("MutatingAdmissionPolicies", "it changes and refuses nothing, whatever its failurePolicy")
+        }
+        (
+            "admissionregistration.k8s.io",
+            "validatingadmissionpolicies" | "validatingadmissionpolicybindings",
+        ) => ("ValidatingAdmissionPolicies", "it refuses nothing, whatever its failurePolicy"),
+        ("apiregistration.k8s.io", "apiservices") if object.at(&["spec", "service"]).is_some() => {
+            ("APIServices of other servers", "no request for its group reaches its service")
+        }
+        _ => return None,
+    };
+    Some(format!("Corten does not run {kind} yet: this object is stored, but {effect}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn writes_of_unsupported_objects_are_warned_about() {
+        let admission = |resource| warning(("admissionregistration.k8s.io", resource), &value!({}));
+        for resource in [
+            "mutatingwebhookconfigurations",
+            "validatingwebhookconfigurations",
+            "mutatingadmissionpolicies",
+            "mutatingadmissionpolicybindings",
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+        ] {
+            let said = admission(resource).unwrap_or_default();
+            assert!(said.starts_with("Corten does not run "), "{resource}: {said}");
+            assert!(said.contains("failurePolicy"), "{resource}: {said}");
+        }
+        let service =
+            |spec: Value| warning(("apiregistration.k8s.io", "apiservices"), &value!({"spec": (spec)}));
+        assert!(service(value!({"service": {"name": "s", "namespace": "n"}})).is_some());
+        assert_eq!(service(value!({"group": "apps"})), None, "served here");
+        assert_eq!(warning(("apps", "deployments"), &value!({})), None);
+    }
+}

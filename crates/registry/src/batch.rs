@@ -1,0 +1,4 @@
+//! `batch`: workloads that complete.
+
+pub(crate) mod cronjobs;
+pub(crate) mod jobs;

@@ -1,4 +1,0 @@
-//! `batch`: work that ends.
-
-pub(crate) mod cronjobs;
-pub(crate) mod jobs;

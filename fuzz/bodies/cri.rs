@@ -1,0 +1,5 @@
+//! CRI messages in protobuf: a message that decodes is written in a form that decodes to the same message.
+
+pub(crate) fn check(data: &[u8]) {
+    corten_container::remote::fuzz::message(data);
+}

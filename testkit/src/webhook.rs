@@ -1,0 +1,169 @@
+//! A webhook on loopback: an HTTPS server with a certificate of its own, whose replies a test decides.
+//!
+//! It may reply as no honest webhook would. Its threads end when it is dropped.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use corten_pki::IssuedCert;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use serde_json::Value;
+
+use crate::http::DEADLINE;
+
+/// A reply to one request.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// 200 with a JSON document.
+    Json(Value),
+    /// Another status code, with a text.
+    Status(u16, String),
+    /// 200 with these bytes.
+    Bytes(Vec<u8>),
+    /// 200 with a body that goes on until the client closes the connection.
+    Endless,
+    /// Nothing, until the client closes the connection.
+    Silence,
+    /// The connection is closed without a response.
+    Close,
+}
+
+type Decide = dyn Fn(&Value) -> Reply + Send + Sync;
+type Stream = BufReader<StreamOwned<ServerConnection, TcpStream>>;
+
+/// A running webhook.
+pub struct Webhook {
+    address: SocketAddr,
+    certificate: IssuedCert,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    decide: Box<Decide>,
+    requests: Mutex<Vec<Value>>,
+    is_over: AtomicBool,
+}
+
+impl Webhook {
+    /// Starts a webhook that replies to every request with what `decide` returns for its body.
+    pub fn start(decide: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Webhook {
+        let certificate = IssuedCert::self_signed("webhook", SystemTime::now()).expect("a certificate");
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let tls = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("TLS")
+            .with_no_client_auth()
+            .with_single_cert(certificate.chain().expect("a chain"), certificate.key().expect("a key"))
+            .expect("a certificate and its key");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("its address");
+        let shared = Arc::new(Shared {
+            decide: Box::new(decide),
+            requests: Mutex::default(),
+            is_over: AtomicBool::new(false),
+        });
+        let (accepting, tls) = (shared.clone(), Arc::new(tls));
+        std::thread::spawn(move || {
+            for socket in listener.incoming().flatten() {
+                if accepting.is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let (shared, tls) = (accepting.clone(), tls.clone());
+                // A client may close a connection at any time.
+                std::thread::spawn(move || drop(shared.serve(socket, tls)));
+            }
+        });
+        Webhook { address, certificate, shared }
+    }
+
+    /// The `clientConfig` of this webhook.
+    pub fn client_config(&self, path: &str) -> Value {
+        let url = format!("https://{}{path}", self.address);
+        serde_json::json!({"url": url, "caBundle": STANDARD.encode(&self.certificate.cert_pem)})
+    }
+
+    /// The bodies of all requests so far.
+    pub fn requests(&self) -> Vec<Value> {
+        self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Webhook {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        // Wakes the thread that accepts.
+        drop(TcpStream::connect(self.address));
+    }
+}
+
+impl Shared {
+    fn serve(&self, socket: TcpStream, tls: Arc<ServerConfig>) -> io::Result<()> {
+        socket.set_read_timeout(Some(DEADLINE))?;
+        socket.set_write_timeout(Some(DEADLINE))?;
+        let session = ServerConnection::new(tls).map_err(io::Error::other)?;
+        let mut stream = BufReader::new(StreamOwned::new(session, socket));
+        while let Some(body) = request(&mut stream)? {
+            let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+            self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(body.clone());
+            reply(&mut stream, (self.decide)(&body))?;
+        }
+        Ok(())
+    }
+}
+
+/// The body of the next request; `None` after the last.
+fn request(stream: &mut Stream) -> io::Result<Option<Vec<u8>>> {
+    let mut length = 0;
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if stream.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        match line.trim_end().split_once(':') {
+            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                length = value.trim().parse().map_err(io::Error::other)?;
+            }
+            None if line.trim_end().is_empty() => break,
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body)?;
+    Ok(Some(body))
+}
+
+fn reply(stream: &mut Stream, reply: Reply) -> io::Result<()> {
+    let mut write = |status: u16, body: &[u8]| {
+        let out = stream.get_mut();
+        write!(
+            out,
+            "HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        )?;
+        out.write_all(body)?;
+        out.flush()
+    };
+    match reply {
+        Reply::Json(body) => write(200, body.to_string().as_bytes()),
+        Reply::Status(status, text) => write(status, text.as_bytes()),
+        Reply::Bytes(body) => write(200, &body),
+        Reply::Endless => {
+            let out = stream.get_mut();
+            out.write_all(
+                b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n",
+            )?;
+            let chunk = format!("{:x}\r\n{}\r\n", 65_536, " ".repeat(65_536));
+            loop {
+                out.write_all(chunk.as_bytes())?;
+            }
+        }
+        Reply::Silence => stream.read_to_end(&mut Vec::new()).map(drop),
+        Reply::Close => Err(io::ErrorKind::ConnectionAborted.into()),
+    }
+}
