@@ -26,6 +26,6 @@ pub use cluster::{Between, Cluster, ClusterOptions};
 pub use corten_testkit_containerd::Containerd;
 pub use http::{Connection, DEADLINE};
 pub use image::busybox_archive;
-pub use server::{DataDirectory, Server, StartFailure};
+pub use server::{DataDirectory, ON_FULL_DISKS, Server, StartFailure};
 pub use tools::{Output, Running, Tool};
 pub use webhook::{Reply, Webhook};

@@ -28,8 +28,9 @@ const WITHOUT_CONTROLLERS: &str = "--disable=agent,controller-manager,dns,schedu
 /// A test that sets admission plugins itself gets exactly those.
 const WITHOUT_ACCOUNTS: &str = "--disable-admission-plugins=ServiceAccount";
 
-/// Tests must pass on nearly full disks too; tests of full disks set their own thresholds.
-const ON_FULL_DISKS: [&str; 6] = [
+/// Kubelet flags of servers and agents in tests, which must pass on nearly full disks too; tests of full disks set their
+/// own thresholds.
+pub const ON_FULL_DISKS: [&str; 6] = [
     "--kubelet-arg",
     "eviction-hard=nodefs.available<1Mi",
     "--kubelet-arg",

@@ -4,13 +4,11 @@ use std::process::{Child, Command, Stdio};
 
 use corten_e2e::pods::{corten, terminate_all, with_image};
 use corten_e2e::{Machine, Switch, eventually};
-use corten_testkit::{Client, DataDirectory, Server, corten_binary};
+use corten_testkit::{Client, DataDirectory, ON_FULL_DISKS, Server, corten_binary};
 use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
-/// Independent of the disk usage of this machine.
-const KUBELET: [&str; 2] = ["--kubelet-arg", "eviction-hard=memory.available<1Mi"];
 
 /// A node in a process of its own.
 struct Agent {
@@ -32,7 +30,7 @@ impl Agent {
             let mut command = Command::new(corten_binary());
             command.args(["agent", "--server", url, "--node-name", name, "--pod-manifest-path", ""]);
             command.args(["--token", token, "--pod-network", "built-in"]);
-            command.args(KUBELET).arg("--data-dir").arg(directory.path());
+            command.args(ON_FULL_DISKS).arg("--data-dir").arg(directory.path());
             command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("the agent's process starts")
         });
         Agent { _directory: directory, child }
@@ -112,8 +110,6 @@ fn three_machines_become_one_cluster() {
             "0.0.0.0",
             "--pod-manifest-path",
             "",
-            KUBELET[0],
-            KUBELET[1],
         ];
         let server = Server::try_start(&directory, &arguments).unwrap_or_else(|e| panic!("{e:?}"));
         let client = server.client();

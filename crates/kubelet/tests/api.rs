@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use corten_api::{Value, json, value};
@@ -28,6 +28,9 @@ use tokio_rustls::TlsConnector;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::Role;
+
+/// The deadline of every wait: far above what a loaded machine needs, so that a failure is an error and not a hang.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// An API server that knows one pod, and lets only `admin` do anything.
 struct OnePod;
@@ -115,14 +118,19 @@ impl Node {
             log_dir: directory.path().join("logs"),
             cluster_dns: Vec::new(),
             cluster_domain: "cluster.local".to_owned(),
+            // With upstream's thresholds a machine whose disk is 85 % full would admit no pod.
+            configuration: Some(value!({"evictionHard": {"memory.available": "1Mi"}})),
             ..Options::default()
         };
         let mut events = runtime.events();
         manager.spawn(async move { run_and_serve(parts, options, Some(api)).await.unwrap() });
         let running = ContainerFilter { state: Some(ContainerState::Running), ..ContainerFilter::default() };
-        while runtime.list_containers(&running).await.unwrap().is_empty() {
-            events.recv().await.unwrap();
-        }
+        let started = async {
+            while runtime.list_containers(&running).await.unwrap().is_empty() {
+                events.recv().await.unwrap();
+            }
+        };
+        tokio::time::timeout(DEADLINE, started).await.expect("the kubelet starts the pod's container");
         Node { runtime, port, authority, directory, _manager: manager }
     }
 
@@ -157,7 +165,8 @@ impl Node {
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection.with_upgrades());
         let request = request.header("host", "node").body(Empty::<Bytes>::new()).unwrap();
-        sender.send_request(request).await.unwrap()
+        let answer = tokio::time::timeout(DEADLINE, sender.send_request(request)).await;
+        answer.expect("the kubelet responds").unwrap()
     }
 
     async fn get(&self, user: Option<&str>, path: &str) -> (u16, String) {
@@ -217,9 +226,12 @@ async fn logs_are_read_and_followed() {
     write!(log, "2026-01-01T00:00:01Z stdout F one\n2026-01-01T00:00:02Z stderr F two\n").unwrap();
     // The status says which container runs; it is told a moment after it does.
     let logs = "/containerLogs/n/p/c";
-    while node.get(Some("admin"), logs).await.0 != 200 {
-        tokio::task::yield_now().await;
-    }
+    let served = async {
+        while node.get(Some("admin"), logs).await.0 != 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, served).await.expect("the pod's status names its container");
     assert_eq!(node.get(Some("admin"), logs).await.1, "one\ntwo\n");
     assert_eq!(node.get(Some("admin"), &format!("{logs}?tailLines=1")).await.1, "two\n");
     let (code, why) = node.get(Some("admin"), "/containerLogs/n/p/x").await;

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use corten_e2e::pods::{self, corten, with_image};
 use corten_e2e::{Machine, Switch, eventually};
-use corten_testkit::{Client, DataDirectory, Server, corten_binary};
+use corten_testkit::{Client, DataDirectory, ON_FULL_DISKS, Server, corten_binary};
 use serde_json::{Value, json};
 
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -17,8 +17,6 @@ const NODES: usize = 3;
 /// The number of pods, and of groups.
 pub(crate) const COUNT: usize = 12;
 pub(crate) const GROUPS: usize = 4;
-/// Independent of the disk usage of this machine.
-const KUBELET: [&str; 2] = ["--kubelet-arg", "eviction-hard=memory.available<1Mi"];
 
 /// A node in a process of its own.
 struct Agent {
@@ -100,7 +98,7 @@ impl Cluster<'_> {
                 .args(["agent", "--server", url, "--node-name", &name, "--proxy-mode", mode])
                 .args(["--pod-manifest-path", "", "--pod-network", "built-in", "--data-dir"])
                 .arg(directory.path())
-                .args(KUBELET)
+                .args(ON_FULL_DISKS)
                 .args(more)
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
@@ -207,7 +205,6 @@ fn serve(directory: &DataDirectory, mode: &str) -> Server {
     let mut arguments = vec!["--node-name", "n1", "--bind-address", "0.0.0.0", "--secure-port", "6443"];
     arguments.extend(["--pod-manifest-path", "", "--pod-network", "built-in", "--proxy-mode", mode]);
     arguments.extend(["--node-monitor-grace-period", "12s"]);
-    arguments.extend(KUBELET);
     Server::try_start(directory, &arguments).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
