@@ -11,11 +11,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use corten_api::{Value, json};
-use corten_pki::pem_certificates;
+use corten_pki::BundleVerifier;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 
 use crate::call::Backend;
 use crate::connect::{Outgoing, ProxyBackend, service_endpoints};
@@ -144,30 +144,26 @@ impl WebhookClient {
     }
 
     fn tls(&self) -> Result<ClientConfig, String> {
-        let mut roots = RootCertStore::empty();
-        match &self.authorities {
-            Some(bundle) => {
-                let certificates =
-                    pem_certificates(&String::from_utf8_lossy(bundle)).map_err(|e| e.to_string())?;
-                if roots.add_parsable_certificates(certificates).0 == 0 {
-                    return Err(
-                        "unable to load root certificates: unable to parse bytes as PEM block".to_owned()
-                    );
-                }
-            }
+        let bundle = match &self.authorities {
+            Some(bundle) => String::from_utf8_lossy(bundle).into_owned(),
             None => {
-                let bundles = SYSTEM_AUTHORITIES.iter().filter_map(|path| std::fs::read_to_string(path).ok());
-                if let Some(certificates) = bundles.filter_map(|bundle| pem_certificates(&bundle).ok()).next()
-                {
-                    roots.add_parsable_certificates(certificates);
-                }
+                let bundle = SYSTEM_AUTHORITIES.iter().find_map(|path| std::fs::read_to_string(path).ok());
+                bundle.unwrap_or_default()
             }
-        }
+        };
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let verifier = BundleVerifier::new(&bundle, provider.clone()).map_err(|e| e.to_string())?;
+        let verifier = verifier.ok_or_else(|| match &self.authorities {
+            Some(_) => "unable to load root certificates: unable to parse bytes as PEM block".to_owned(),
+            None => {
+                "tls: failed to verify certificate: x509: certificate signed by unknown authority".to_owned()
+            }
+        })?;
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
-            .with_root_certificates(roots)
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(config)

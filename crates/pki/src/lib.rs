@@ -15,6 +15,7 @@
 mod accept_any;
 
 mod authority;
+mod bundle_verifier;
 mod der;
 mod error;
 mod files;
@@ -31,6 +32,7 @@ mod signing_request;
 
 pub use accept_any::AcceptAnyCertificate;
 pub use authority::Authority;
+pub use bundle_verifier::BundleVerifier;
 pub use error::{Error, Result};
 pub use identity::{CertIdentity, identity_of, public_key_of};
 pub use kubeconfig::{
