@@ -27,7 +27,7 @@ mod versions;
 
 pub use apply::{apply, keep_times};
 pub use element::Element;
-pub use entries::is_reset;
+pub use entries::{check, is_reset};
 pub use scale::{from_scale, to_scale};
 pub use set::Set;
 pub use text::InvalidFields;

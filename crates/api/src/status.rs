@@ -1,6 +1,7 @@
 //! Errors of the Kubernetes API: `metav1.Status` with upstream's reasons, codes and wording, and the
 //! field errors of an `Invalid` one.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -10,7 +11,7 @@ use crate::value::{Map, Str, Value};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
     pub code: u16,
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     pub message: String,
     pub details: Details,
     /// The token with which an expired list can continue, inconsistently.
@@ -77,7 +78,7 @@ impl Status {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Status {
         Status {
             code,
-            reason,
+            reason: Cow::Borrowed(reason),
             message: message.into(),
             details: Details::default(),
             continue_token: String::new(),
@@ -282,9 +283,12 @@ impl Status {
     /// Decodes the error response of another server.
     pub fn from_value(value: &Value) -> Status {
         let text = |path: &[&str]| value.str_at(path).unwrap_or_default().to_owned();
-        let known = REASONS.iter().find(|reason| value.str_at(&["reason"]) == Some(**reason));
+        let reason = value.str_at(&["reason"]).unwrap_or_default();
+        let known = REASONS.iter().find(|known| **known == reason);
+        let reason = known.map_or_else(|| Cow::Owned(reason.to_owned()), |known| Cow::Borrowed(*known));
         let code = value.int_at(&["code"]).and_then(|code| u16::try_from(code).ok()).unwrap_or(500);
-        let mut status = Status::new(code, known.copied().unwrap_or_default(), text(&["message"]));
+        let mut status = Status::new(code, "", text(&["message"]));
+        status.reason = reason;
         let seconds = value.int_at(&["details", "retryAfterSeconds"]).unwrap_or(0);
         status.details = Details {
             group: text(&["details", "group"]),
@@ -310,7 +314,7 @@ impl Status {
         map.insert("status", "Failure");
         map.insert("message", self.message.as_str());
         if !self.reason.is_empty() {
-            map.insert("reason", self.reason);
+            map.insert("reason", &*self.reason);
         }
         let generic = self.is_generic.then(Value::object);
         if let Some(details) = self.details.to_value().or(generic) {

@@ -1,24 +1,40 @@
 //! Admission control. The plugins are in `plugins`, one file each; this folder's other files are shared by them.
 //!
 //! Plugins get objects in their stored form and decide from the caches. First the mutating ones run (`admit`), before
-//! preparation; then, with the object as it would be stored, the validating ones (`validate`). A deletion has no object to
-//! change: it is only validated. Decisions are functions of trees; apart from lookups, plugins have no effects.
+//! preparation; then, with the object as it would be stored, the validating ones (`validate`). Decisions are functions of
+//! trees; apart from lookups, built-in plugins have no effects.
+//!
+//! Webhooks and policies (`Admit::Any`, `Validate::Any`) also see deletions, which have no object to change, and
+//! connections, whose object is their options. They share `matching` (the requests they apply to), `versioned` (the version
+//! in which they see an object) and `reinvocation` (the second round after one of them changed the object).
 
 mod certificate_requests;
 mod finalizers;
 mod lookup;
+mod matching;
 mod plugins;
 mod pod;
+mod reinvocation;
+mod request;
 mod signers;
 mod unsupported;
+mod versioned;
+pub(crate) mod webhooks;
 
-use corten_api::{Status, Value, meta};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use corten_api::{Status, Value, managed, meta};
+use corten_store::Store;
 use parking_lot::Mutex;
 
 use crate::call::{Backend, Call};
+use crate::verbs::delete::DeleteOptions;
 
 pub use plugins::{AdmissionPlugins, TolerationSeconds};
 use plugins::{Admit, Plugin, QuotaQueues, Validate};
+use reinvocation::Reinvocation;
+use webhooks::Webhooks;
 
 /// The operation of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +42,20 @@ pub(crate) enum Operation {
     Create,
     Update,
     Delete,
+    /// A session or a proxied request.
+    Connect,
+}
+
+impl Operation {
+    /// The name in rules and reviews.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+            Operation::Connect => "CONNECT",
+        }
+    }
 }
 
 /// One write, as the verbs describe it.
@@ -37,19 +67,40 @@ pub(crate) struct Write<'a> {
     /// The current object, if it exists.
     pub old: Option<&'a Value>,
     pub dry_run: bool,
+    /// The options of a deletion.
+    pub delete_options: Option<&'a DeleteOptions>,
+    /// True for one of the deletions of a collection, whose request names no object.
+    pub in_collection: bool,
 }
 
 impl<'a> Write<'a> {
     pub(crate) fn create(subresource: &'a str, dry_run: bool) -> Write<'a> {
-        Write { operation: Operation::Create, subresource, old: None, dry_run }
+        Write {
+            operation: Operation::Create,
+            subresource,
+            old: None,
+            dry_run,
+            delete_options: None,
+            in_collection: false,
+        }
     }
 
     pub(crate) fn update(subresource: &'a str, old: &'a Value, dry_run: bool) -> Write<'a> {
-        Write { operation: Operation::Update, subresource, old: Some(old), dry_run }
+        Write { operation: Operation::Update, old: Some(old), ..Write::create(subresource, dry_run) }
     }
 
-    pub(crate) fn delete(old: &'a Value, dry_run: bool) -> Write<'a> {
-        Write { operation: Operation::Delete, subresource: "", old: Some(old), dry_run }
+    pub(crate) fn delete(old: &'a Value, options: &'a DeleteOptions, in_collection: bool) -> Write<'a> {
+        Write {
+            operation: Operation::Delete,
+            old: Some(old),
+            delete_options: Some(options),
+            in_collection,
+            ..Write::create("", options.dry_run)
+        }
+    }
+
+    fn connect(subresource: &'a str) -> Write<'a> {
+        Write { operation: Operation::Connect, ..Write::create(subresource, false) }
     }
 }
 
@@ -58,49 +109,152 @@ pub(crate) struct Admission {
     plugins: Vec<&'static Plugin>,
     quota: QuotaQueues,
     toleration_seconds: TolerationSeconds,
+    pub(crate) webhooks: Webhooks,
 }
 
 impl Admission {
-    pub(crate) fn new(plugins: &AdmissionPlugins) -> Admission {
+    pub(crate) fn start(plugins: &AdmissionPlugins, store: &Store) -> Admission {
         Admission {
             plugins: plugins.enabled(),
             quota: QuotaQueues::default(),
             toleration_seconds: plugins.toleration_seconds,
+            webhooks: Webhooks::start(store),
         }
+    }
+
+    /// True if a webhook may change objects.
+    fn may_change(&self) -> bool {
+        self.webhooks.may_change()
     }
 }
 
 /// Runs the mutating plugins, before the object is prepared.
 pub(crate) async fn admit(call: &mut Call, write: Write<'_>, object: &mut Value) -> Result<(), Status> {
     let attributes = Attributes::new(call, write);
-    for plugin in &call.backend.admission.plugins {
+    let changes = attributes.backend().admission.may_change();
+    let owners = object.at(&["metadata", "managedFields"]).filter(|_| changes).cloned();
+    let mut outcome = admit_once(&attributes, object).await;
+    if outcome.is_ok() && attributes.reinvocation.lock().begin_second_round() {
+        outcome = admit_once(&attributes, object).await;
+    }
+    if outcome.is_ok() && attributes.is_changed.load(Ordering::Relaxed) {
+        keep_valid_owners(&attributes, object, owners);
+    }
+    let findings = attributes.into_findings();
+    findings.add_to(call);
+    outcome
+}
+
+/// One round of the mutating plugins.
+async fn admit_once(attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+    for plugin in &attributes.backend().admission.plugins {
         match plugin.admit {
             Admit::Nothing => {}
-            Admit::Now(admit) => admit(&attributes, object)?,
-            Admit::Later(admit) => admit(&attributes, object).await?,
+            Admit::Now(admit) => admit(attributes, object)?,
+            Admit::Later(admit) => admit(attributes, object).await?,
+            Admit::Any(admit) => admit(attributes, Some(object)).await?,
         }
     }
-    call.warnings.extend(attributes.warnings.into_inner());
     Ok(())
 }
 
-/// Runs the validating plugins on an object that is ready to be stored, or (`None`) on a deletion.
-pub(crate) async fn validate(
-    call: &mut Call,
-    write: Write<'_>,
-    object: Option<&Value>,
-) -> Result<(), Status> {
-    let attributes = Attributes::new(call, write);
-    for plugin in &call.backend.admission.plugins {
-        match plugin.validate {
-            Validate::Nothing => {}
-            Validate::Now(validate) => validate(&attributes, object)?,
-            Validate::Later(validate) => validate(&attributes, object).await?,
+/// Restores managedFields that a webhook or a policy made invalid.
+fn keep_valid_owners(attributes: &Attributes<'_>, object: &mut Value, before: Option<Value>) {
+    let Some(after) = object.at(&["metadata", "managedFields"]) else { return };
+    if before.as_ref() == Some(after) {
+        return;
+    }
+    if let Err(why) = managed::check(after) {
+        attributes.warn(format!(
+            ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating \
+             admission controller; please fix your requests: {why}"
+        ));
+        match before {
+            Some(before) => object.set(&["metadata", "managedFields"], before),
+            None => drop(object.remove(&["metadata", "managedFields"])),
         }
     }
+}
+
+/// Runs the validating plugins on an object that is ready to be stored.
+pub(crate) async fn validate(call: &mut Call, write: Write<'_>, object: &Value) -> Result<(), Status> {
+    let attributes = Attributes::new(call, write);
+    let outcome = validate_once(&attributes, Some(object)).await;
     unsupported::warn(&attributes, object);
-    call.warnings.extend(attributes.warnings.into_inner());
+    let findings = attributes.into_findings();
+    findings.add_to(call);
+    outcome
+}
+
+/// Runs the plugins on a deletion: first webhooks and policies that change objects, which can only refuse it, then the
+/// validating plugins.
+pub(crate) async fn delete(call: &mut Call, write: Write<'_>) -> Result<(), Status> {
+    let attributes = Attributes::new(call, write);
+    let mut outcome = admit_any(&attributes, None).await;
+    if outcome.is_ok() {
+        outcome = validate_once(&attributes, None).await;
+    }
+    let findings = attributes.into_findings();
+    findings.add_to(call);
+    outcome
+}
+
+/// Runs webhooks and policies on a connection, whose object is its options. They can change nothing of it.
+pub(crate) async fn connect(call: &mut Call) -> Result<(), Status> {
+    let subresource = call.at.subresource.clone();
+    let mut object = request::connect_options(call, &subresource);
+    let attributes = Attributes::new(call, Write::connect(&subresource));
+    let mut outcome = admit_any(&attributes, Some(&mut object)).await;
+    if outcome.is_ok() {
+        for plugin in &attributes.backend().admission.plugins {
+            if let Validate::Any(validate) = plugin.validate {
+                outcome = validate(&attributes, Some(&object)).await;
+            }
+            if outcome.is_err() {
+                break;
+            }
+        }
+    }
+    let findings = attributes.into_findings();
+    findings.add_to(call);
+    outcome
+}
+
+/// The mutating webhooks and policies, for a request that other plugins do not handle.
+async fn admit_any(attributes: &Attributes<'_>, mut object: Option<&mut Value>) -> Result<(), Status> {
+    for plugin in &attributes.backend().admission.plugins {
+        if let Admit::Any(admit) = plugin.admit {
+            admit(attributes, object.as_deref_mut()).await?;
+        }
+    }
     Ok(())
+}
+
+async fn validate_once(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), Status> {
+    for plugin in &attributes.backend().admission.plugins {
+        match plugin.validate {
+            Validate::Nothing => {}
+            Validate::Now(validate) => validate(attributes, object)?,
+            Validate::Later(validate) | Validate::Any(validate) => validate(attributes, object).await?,
+        }
+    }
+    Ok(())
+}
+
+/// Annotations of an audit event, by key.
+pub(crate) type AuditAnnotations = BTreeMap<String, String>;
+
+/// The results of admission beside its verdict.
+struct Findings {
+    warnings: Vec<String>,
+    annotations: AuditAnnotations,
+}
+
+impl Findings {
+    fn add_to(self, call: &mut Call) {
+        call.warnings.extend(self.warnings);
+        call.audit_annotations.extend(self.annotations);
+    }
 }
 
 /// One write, as plugins get it.
@@ -110,13 +264,40 @@ struct Attributes<'a> {
     subresource: &'a str,
     old: Option<&'a Value>,
     dry_run: bool,
+    delete_options: Option<&'a DeleteOptions>,
+    in_collection: bool,
     warnings: Mutex<Vec<String>>,
+    annotations: Mutex<AuditAnnotations>,
+    reinvocation: Mutex<Reinvocation>,
+    /// True once a webhook or a policy has changed the object.
+    is_changed: AtomicBool,
 }
 
 impl<'a> Attributes<'a> {
     fn new(call: &'a Call, write: Write<'a>) -> Attributes<'a> {
-        let Write { operation, subresource, old, dry_run } = write;
-        Attributes { call, operation, subresource, old, dry_run, warnings: Mutex::default() }
+        let Write { operation, subresource, old, dry_run, delete_options, in_collection } = write;
+        Attributes {
+            call,
+            operation,
+            subresource,
+            old,
+            dry_run,
+            delete_options,
+            in_collection,
+            warnings: Mutex::default(),
+            annotations: Mutex::default(),
+            reinvocation: Mutex::default(),
+            is_changed: AtomicBool::new(false),
+        }
+    }
+
+    fn into_findings(self) -> Findings {
+        Findings { warnings: self.warnings.into_inner(), annotations: self.annotations.into_inner() }
+    }
+
+    /// Adds an annotation to the request's audit event. As upstream, the first value of a key stays.
+    fn annotate(&self, key: String, value: String) {
+        self.annotations.lock().entry(key).or_insert(value);
     }
 
     fn backend(&self) -> &'a Backend {

@@ -10,7 +10,7 @@ use corten_base::Clock;
 use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderValue};
 
-use crate::admission::Admission;
+use crate::admission::{Admission, AuditAnnotations};
 use crate::allocation::Allocators;
 use crate::authentication::Authentication;
 use crate::authorization::Authorizer;
@@ -51,6 +51,8 @@ pub(crate) struct Call {
     pub user: Arc<User>,
     pub now: jiff::Timestamp,
     pub warnings: Vec<String>,
+    /// The annotations of the request's audit event.
+    pub audit_annotations: AuditAnnotations,
     /// The type of the objects, once it is needed: that of a custom resource may have to be compiled.
     pub schema: OnceLock<StructRef>,
 }
@@ -103,6 +105,7 @@ impl Call {
             user: Arc::new(server_user()),
             now: backend.clock.now(),
             warnings: Vec::new(),
+            audit_annotations: AuditAnnotations::default(),
             schema: OnceLock::new(),
         }
     }

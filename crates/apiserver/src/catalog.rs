@@ -96,6 +96,8 @@ pub(crate) struct Catalog {
     resources: Vec<Arc<Resource>>,
     built_in: Vec<&'static Resource>,
     caches: HashMap<(Str, Str), Arc<Cache>>,
+    /// The versions of each built-in resource that is served in several, by the address of their cache.
+    equivalents: HashMap<usize, Vec<Arc<Served>>>,
     recent_writes: Arc<RecentWrites>,
     pub(crate) definitions: Arc<crd::Definitions>,
 }
@@ -146,6 +148,11 @@ impl RuntimeConfig {
     }
 }
 
+/// The identity of a cache.
+fn address(cache: &Arc<Cache>) -> usize {
+    Arc::as_ptr(cache) as usize
+}
+
 fn key_of(resource: &Resource) -> String {
     let group = if resource.group.is_empty() { "api" } else { &resource.group };
     format!("{group}/{}", resource.version)
@@ -164,6 +171,7 @@ impl Catalog {
             resources: Vec::new(),
             built_in: Vec::new(),
             caches: HashMap::new(),
+            equivalents: HashMap::new(),
             definitions: crd::Definitions::start(store, &recent_writes),
             recent_writes,
         };
@@ -187,9 +195,14 @@ impl Catalog {
                 converter: None,
             };
             let path = (resource.group.clone(), resource.version.clone(), resource.name.clone());
-            catalog.by_path.insert(path, Arc::new(served));
+            let served = Arc::new(served);
+            if let Some(cache) = &served.cache {
+                catalog.equivalents.entry(address(cache)).or_default().push(served.clone());
+            }
+            catalog.by_path.insert(path, served);
             catalog.resources.push(resource);
         }
+        catalog.equivalents.retain(|_, versions| versions.len() > 1);
         catalog
     }
 
@@ -218,6 +231,26 @@ impl Catalog {
         let cache = Cache::start(form, store, &self.recent_writes);
         self.caches.insert((group.into(), name.into()), cache.clone());
         Some(cache)
+    }
+
+    /// The other versions of a resource: those with the same stored objects.
+    pub(crate) fn equivalents(&self, of: &Arc<Served>) -> Vec<Arc<Served>> {
+        let others = |versions: &[Arc<Served>]| {
+            versions.iter().filter(|other| other.api_version != of.api_version).cloned().collect()
+        };
+        match (&of.converter, &of.cache) {
+            (Some(converter), _) => {
+                let versions = converter.versions().filter_map(|api_version| {
+                    let (group, version) = api_version.split_once('/')?;
+                    self.definitions.get(group, version, of.name())
+                });
+                others(&versions.collect::<Vec<_>>())
+            }
+            (None, Some(cache)) => {
+                self.equivalents.get(&address(cache)).map(|v| others(v)).unwrap_or_default()
+            }
+            (None, None) => Vec::new(),
+        }
     }
 
     pub(crate) fn get(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Served>> {
@@ -258,6 +291,24 @@ impl Catalog {
     /// The built-in resources, in order of priority.
     pub(crate) fn built_in(&self) -> &[&'static Resource] {
         &self.built_in
+    }
+}
+
+#[cfg(test)]
+impl Catalog {
+    /// A built-in resource without a cache.
+    pub(crate) fn served_for_test(group: &str, name: &str) -> Served {
+        let resource =
+            resources::all().iter().find(|r| r.group == group && r.name == name).expect("a resource");
+        Served {
+            resource: Arc::new(resource.clone()),
+            rules: registry::rules(group, name).expect("its rules"),
+            objects: Type::BuiltIn(resource.schema().expect("its type")),
+            api_version: resource.api_version(),
+            cache: None,
+            is_stored_form: true,
+            converter: None,
+        }
     }
 }
 

@@ -22,12 +22,13 @@ use http::request::Parts;
 use http_body_util::BodyExt;
 use hyper::body::Body;
 
+use crate::admission;
 use crate::authorization;
 use crate::call::Call;
 use crate::respond::Answer;
 use crate::websocket;
 
-pub(crate) use backend::{Outgoing, ProxyBackend};
+pub(crate) use backend::{ProxyBackend, io_error_message};
 pub(crate) use kubelet::Kubelets;
 pub use kubelet::TlsError;
 pub(crate) use proxy::service_endpoints;
@@ -45,18 +46,22 @@ pub(crate) fn is_proxied_method(subresource: &str, method: &Method) -> bool {
 }
 
 /// Proxies a request to its backend.
-pub(crate) async fn call<B>(call: &Call, parts: &Parts, verb: &str, body: B) -> Result<Answer, Status>
+pub(crate) async fn call<B>(call: &mut Call, parts: &Parts, verb: &str, body: B) -> Result<Answer, Status>
 where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let subresource = &*call.at.subresource;
+    let subresource = call.at.subresource.clone();
+    let subresource = &*subresource;
     let found = call.served.resource.subresource(subresource).ok_or_else(Status::unknown_path)?;
     if !found.verbs.contains(&verb) && !is_proxied_method(subresource, &parts.method) {
         return Err(Status::method_not_allowed());
     }
     if matches!(subresource, "exec" | "attach" | "portforward") {
         may_create(call)?;
+    }
+    if subresource != "log" {
+        admission::connect(call).await?;
     }
     match subresource {
         "log" => websocket::log(log::answer(call).await?, parts, &call.headers),

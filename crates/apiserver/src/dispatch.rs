@@ -15,6 +15,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request};
 use hyper::body::Body;
 
+use crate::admission::AuditAnnotations;
 use crate::authentication::Peer;
 use crate::authorization;
 use crate::call::{Backend, Call};
@@ -151,6 +152,7 @@ impl Server {
             user,
             now: self.backend.clock.now(),
             warnings: Vec::new(),
+            audit_annotations: AuditAnnotations::default(),
             schema: OnceLock::new(),
         };
         if info.verb == "proxy" || (!call.at.rest.is_empty() && call.at.subresource != "proxy") {
@@ -187,7 +189,10 @@ impl Server {
         call.body = match body {
             RequestBody::Coming(body) if connect::is_proxied(&call.at.subresource) => {
                 // On the heap: requests that are not proxied do not need the memory.
-                return Box::pin(connect::call(&call, parts, info.verb, body)).await;
+                let outcome = Box::pin(connect::call(&mut call, parts, info.verb, body)).await;
+                let mut answer = outcome.unwrap_or_else(|status| refuse(parts, &status));
+                warnings::add(answer.headers_mut(), &call.warnings);
+                return Ok(answer);
             }
             RequestBody::Coming(_) => Bytes::new(),
             RequestBody::Read(bytes) => bytes,

@@ -4,10 +4,11 @@
 //! runtime, a few large requests would delay every other connection. They run on threads of their own, at most one per
 //! processor, which also limits the memory of all of them. A request is large by its body or by the object that it changes.
 //!
-//! *Invariant:* a request holds its slot until its work has ended, also after its client has disconnected or its deadline has
+//! *Invariant:* a request holds its slot until its work has ended (not while it only waits for a webhook, `waiting`), also after its client has disconnected or its deadline has
 //! passed: work that began cannot be cancelled. One user holds at most half of the slots, so that the large requests of other
 //! users do not wait for all of that user's.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
@@ -40,8 +41,14 @@ struct Lines {
     users: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
+thread_local! {
+    /// The slot of the request that this thread processes.
+    static PLACE: RefCell<Option<Place>> = const { RefCell::new(None) };
+}
+
 /// The slot of a request that is processed.
 struct Place {
+    user: String,
     _of_all: Option<OwnedSemaphorePermit>,
     _of_user: Option<OwnedSemaphorePermit>,
 }
@@ -60,7 +67,7 @@ impl Lines {
         // These semaphores are never closed.
         let of_user = own.acquire_owned().await.ok();
         let of_all = self.places.clone().acquire_owned().await.ok();
-        Place { _of_all: of_all, _of_user: of_user }
+        Place { user: user.to_owned(), _of_all: of_all, _of_user: of_user }
     }
 
     /// The queue of a user; empty queues are dropped.
@@ -92,7 +99,15 @@ pub(crate) async fn answer(call: Call, verb: &'static str) -> (Call, Result<Answ
 /// Runs work on a thread of its own, in a slot that is freed once the work has ended.
 async fn work_on<T: Send + 'static>(place: Place, work: impl FnOnce() -> T + Send + 'static) -> T {
     let worker = tokio::task::spawn_blocking(move || {
-        let _place = place;
+        // Freed at the end, also if the work panics.
+        struct Held;
+        impl Drop for Held {
+            fn drop(&mut self) {
+                PLACE.take();
+            }
+        }
+        PLACE.set(Some(place));
+        let _held = Held;
         work()
     });
     match worker.await {
@@ -100,6 +115,17 @@ async fn work_on<T: Send + 'static>(place: Place, work: impl FnOnce() -> T + Sen
         // Propagates the panic, as if the work had run here.
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
+}
+
+/// Waits for another server without holding a slot: a slow one must not delay the large requests of others.
+pub(crate) async fn waiting<T>(other: impl Future<Output = T>) -> T {
+    // A large request is polled on its own thread only.
+    let Some(place) = PLACE.take() else { return other.await };
+    let user = place.user.clone();
+    drop(place);
+    let outcome = other.await;
+    PLACE.set(Some(LINES.enter(&user).await));
+    outcome
 }
 
 /// Runs a user's large work on a thread of its own. Must not be called while a slot is held.

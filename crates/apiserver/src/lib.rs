@@ -155,6 +155,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let kubelets = connect::Kubelets::new(&options.pki).map_err(StartError::Kubelets)?;
     let (stop, stopping) = watch::channel(false);
     let catalog = Catalog::load(&options.store, &options.runtime_config, options.resource_metrics);
+    let admission = admission::Admission::start(&options.admission_plugins, &options.store);
     let authorizer = authorization::Authorizer::start(options.authorization_modes, &options.store);
     let server = Arc::new(Server {
         health: Health::new(options.store.clone()),
@@ -163,7 +164,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
             clock: options.clock,
             store: options.store,
             authorizer,
-            admission: admission::Admission::new(&options.admission_plugins),
+            admission,
             event_leases: event_leases::EventLeases::default(),
             allocators: Allocators::new(&options.service_ranges, options.node_ports),
             limits: options.limits,

@@ -1,10 +1,16 @@
 //! Calls to webhooks: a JSON document is posted to a service or a URL, and a JSON document comes back.
 //!
-//! A service is resolved through EndpointSlices in this process, so that calls do not depend on the node's proxy. The
-//! webhook may be dead, slow or hostile: every call has a deadline, and an answer a size limit in proportion to the request.
+//! A service is resolved through EndpointSlices in this process, so that calls do not depend on the node's proxy.
+//! Connections are kept per endpoint, and calls begin with another endpoint each time. Services are called with HTTP/1.1, as
+//! upstream does: the Host header is the service's name, while the connection leads to an endpoint. URLs may use HTTP/2.
+//!
+//! The webhook may be dead, slow or hostile: every call has a deadline, an answer a size limit in proportion to the request,
+//! and redirects are not followed.
 
+use std::error::Error as _;
+use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -12,27 +18,45 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use corten_api::{Value, json};
 use corten_pki::BundleVerifier;
-use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderValue, Request, StatusCode};
+use http::header::{ACCEPT, CONTENT_TYPE, HOST};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
-use rustls::ClientConfig;
+use hyper::body::Incoming;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, Error as ClientError};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::pki_types::ServerName;
+use rustls::{CertificateError, ClientConfig};
 
 use crate::call::Backend;
-use crate::connect::{Outgoing, ProxyBackend, service_endpoints};
+use crate::connect::{io_error_message, service_endpoints};
+use crate::heavy;
 
 /// The smallest limit of an answer; larger requests have larger ones.
 const LEAST_ANSWER: usize = 3 * 1024 * 1024;
 /// The limit of an answer, in sizes of the request.
 const ANSWER_RATIO: usize = 4;
+/// A larger answer is not parsed on a thread of the runtime before that has handed over its other tasks.
+const LARGE_ANSWER: usize = 64 * 1024;
+/// The limit of an answer's text in an error.
+const MOST_SHOWN: usize = 1024;
+/// The connections that are kept for each endpoint, and their idle time.
+const KEPT_CONNECTIONS: usize = 8;
+const KEPT_FOR: Duration = Duration::from_secs(90);
 /// The bundles of system CAs, for webhooks without a CA of their own.
 const SYSTEM_AUTHORITIES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+type Connections = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
 /// The address of a webhook and the way to verify it.
 pub(crate) struct WebhookClient {
     target: Target,
     path: String,
     authorities: Option<Vec<u8>>,
+    /// Made when the webhook is first called.
+    connections: OnceLock<Result<Connections, String>>,
 }
 
 enum Target {
@@ -53,7 +77,12 @@ impl WebhookClient {
                 name: text("name"),
                 port: service.int_at(&["port"]).unwrap_or(443),
             };
-            return Ok(WebhookClient { target, path: text("path"), authorities });
+            return Ok(WebhookClient {
+                target,
+                path: text("path"),
+                authorities,
+                connections: OnceLock::new(),
+            });
         }
         let url = config.str_at(&["url"]).unwrap_or_default();
         let parsed: http::Uri = url.parse().map_err(|e| format!("Unparsable URL: {e}"))?;
@@ -63,6 +92,7 @@ impl WebhookClient {
             target: Target::Url { host, port: parsed.port_u16().unwrap_or(443) },
             path,
             authorities,
+            connections: OnceLock::new(),
         })
     }
 
@@ -103,44 +133,101 @@ impl WebhookClient {
     }
 
     async fn exchange(&self, backend: &Backend, body: &Value, timeout: Duration) -> Result<Value, String> {
-        let backend = self.backend(backend)?;
-        let body = json::write_to_string(body);
+        let body = Bytes::from(json::write_to_string(body));
         let limit = LEAST_ANSWER.max(body.len().saturating_mul(ANSWER_RATIO));
-        let path = self.request_path();
-        let separator = if path.contains('?') { '&' } else { '?' };
-        let mut request = Request::post(format!("{path}{separator}timeout={}s", timeout.as_secs()))
-            .body(outgoing(body))
-            .map_err(|error| error.to_string())?;
-        let json_type = HeaderValue::from_static("application/json");
-        request.headers_mut().insert(CONTENT_TYPE, json_type.clone());
-        request.headers_mut().insert(ACCEPT, json_type);
-        let answer = backend.send(request).await?;
+        let answer = self.send(backend, body, timeout).await?;
         let code = answer.status();
         let body =
             Limited::new(answer.into_body(), limit).collect().await.map_err(|error| error.to_string())?;
         let body = body.to_bytes();
-        if code != StatusCode::OK {
-            return Err(format!(
-                "the server responded with the status code {} but did not return more information",
-                code.as_u16()
-            ));
+        if !matches!(code.as_u16(), 200..=206) {
+            return Err(refusal(code, &body));
         }
-        json::parse(&body).map_err(|error| error.to_string())
+        let parsed = if body.len() > LARGE_ANSWER {
+            heavy::blocking(|| json::parse(&body))
+        } else {
+            json::parse(&body)
+        };
+        parsed.map_err(|error| error.to_string())
     }
 
-    /// The server to dial.
-    fn backend(&self, backend: &Backend) -> Result<ProxyBackend, String> {
-        let tls = Some(Arc::new(self.tls()?));
-        match &self.target {
-            Target::Url { host, port } => {
-                Ok(ProxyBackend { host: host.clone(), port: *port, resolved: Vec::new(), tls })
-            }
-            Target::Service { namespace, name, port } => {
-                let resolved: Vec<SocketAddr> = service_endpoints(backend, namespace, name, *port)?;
-                let port = u16::try_from(*port).map_err(|_| format!("invalid port {port}"))?;
-                Ok(ProxyBackend { host: format!("{name}.{namespace}.svc"), port, resolved, tls })
+    /// Sends the request to one of the webhook's endpoints: to the next one, if one accepts no connection.
+    async fn send(
+        &self,
+        backend: &Backend,
+        body: Bytes,
+        timeout: Duration,
+    ) -> Result<Response<Incoming>, String> {
+        let connections = self.connections.get_or_init(|| self.connect()).as_ref().map_err(Clone::clone)?;
+        let mut failed = "no endpoints".to_owned();
+        for authority in self.authorities_to_dial(backend)? {
+            let request = self.request(&authority, body.clone(), timeout)?;
+            match connections.request(request).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => {
+                    failed = error_message(&error, &authority);
+                    if !error.is_connect() {
+                        break;
+                    }
+                }
             }
         }
+        Err(failed)
+    }
+
+    fn request(
+        &self,
+        authority: &str,
+        body: Bytes,
+        timeout: Duration,
+    ) -> Result<Request<Full<Bytes>>, String> {
+        let path = self.request_path();
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let uri = format!("https://{authority}{path}{separator}timeout={}s", timeout.as_secs());
+        let mut request = Request::post(uri).body(Full::new(body)).map_err(|error| error.to_string())?;
+        let json_type = HeaderValue::from_static("application/json");
+        let headers = request.headers_mut();
+        headers.insert(CONTENT_TYPE, json_type.clone());
+        headers.insert(ACCEPT, json_type);
+        if let Target::Service { namespace, name, port } = &self.target
+            && let Ok(host) = HeaderValue::from_str(&format!("{name}.{namespace}.svc:{port}"))
+        {
+            headers.insert(HOST, host);
+        }
+        Ok(request)
+    }
+
+    /// Host and port of the servers to try, in order.
+    fn authorities_to_dial(&self, backend: &Backend) -> Result<Vec<String>, String> {
+        match &self.target {
+            Target::Url { host, port } if host.contains(':') => Ok(vec![format!("[{host}]:{port}")]),
+            Target::Url { host, port } => Ok(vec![format!("{host}:{port}")]),
+            Target::Service { namespace, name, port } => {
+                let resolved: Vec<SocketAddr> = service_endpoints(backend, namespace, name, *port)?;
+                Ok(resolved.iter().map(ToString::to_string).collect())
+            }
+        }
+    }
+
+    /// The connections to this webhook, none of which exists yet.
+    fn connect(&self) -> Result<Connections, String> {
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        http.set_nodelay(true);
+        let builder = HttpsConnectorBuilder::new().with_tls_config(self.tls()?).https_only();
+        let connector = match &self.target {
+            Target::Service { namespace, name, .. } => {
+                let name = ServerName::try_from(format!("{name}.{namespace}.svc"));
+                let name = name.map_err(|error| error.to_string())?;
+                let builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
+                builder.enable_http1().wrap_connector(http)
+            }
+            Target::Url { .. } => builder.enable_all_versions().wrap_connector(http),
+        };
+        let mut client = Client::builder(TokioExecutor::new());
+        client.pool_timer(TokioTimer::new()).pool_idle_timeout(KEPT_FOR);
+        client.pool_max_idle_per_host(KEPT_CONNECTIONS);
+        Ok(client.build(connector))
     }
 
     fn tls(&self) -> Result<ClientConfig, String> {
@@ -159,19 +246,83 @@ impl WebhookClient {
                 "tls: failed to verify certificate: x509: certificate signed by unknown authority".to_owned()
             }
         })?;
-        let mut config = ClientConfig::builder_with_provider(provider)
+        Ok(ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(config)
+            .with_no_client_auth())
     }
 }
 
-fn outgoing(body: String) -> Outgoing {
-    Full::new(Bytes::from(body)).map_err(|never| match never {}).boxed_unsync()
+/// The message of a failed exchange, as a Go client words it.
+fn error_message(error: &ClientError, authority: &str) -> String {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = error.source();
+    let mut last = error.to_string();
+    while let Some(inner) = cause {
+        last = inner.to_string();
+        if let Some(io) = inner.downcast_ref::<io::Error>() {
+            if let Some(tls) = io.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+                return tls_error_message(tls);
+            }
+            return match error.is_connect() {
+                true => format!("dial tcp {authority}: {}", io_error_message(io)),
+                false if io.kind() == io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
+                false => io_error_message(io),
+            };
+        }
+        if inner.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message) {
+            return "EOF".to_owned();
+        }
+        cause = inner.source();
+    }
+    last
+}
+
+fn tls_error_message(error: &rustls::Error) -> String {
+    let why = match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "x509: certificate signed by unknown authority".to_owned()
+        }
+        rustls::Error::InvalidCertificate(
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. },
+        ) => "x509: certificate has expired or is not yet valid".to_owned(),
+        rustls::Error::InvalidCertificate(error) => format!("x509: {error}"),
+        other => return format!("tls: {other}"),
+    };
+    format!("tls: failed to verify certificate: {why}")
+}
+
+/// The message of an answer that is an error, as a Go client words it.
+fn refusal(code: StatusCode, body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(MOST_SHOWN)]).trim().to_owned();
+    let fixed = match code.as_u16() {
+        400 => "the server rejected our request for an unknown reason",
+        401 => "the server has asked for the client to provide credentials",
+        403 => return if text.is_empty() { "forbidden".to_owned() } else { format!("forbidden: {text}") },
+        404 => "the server could not find the requested resource",
+        405 => "the server does not allow this method on the requested resource",
+        409 => "the server reported a conflict",
+        422 => "the server rejected our request due to an error in our request",
+        429 => "the server has received too many requests and has asked us to try again later",
+        503 => "the server is currently unable to handle the request",
+        504 => {
+            "the server was unable to return a response in the time allotted, but may still be processing the request"
+        }
+        500.. => {
+            let shown = if text.is_empty() { "unknown" } else { &text };
+            return format!("an error on the server ({shown:?}) has prevented the request from succeeding");
+        }
+        other => {
+            return format!(
+                "the server responded with the status code {other} but did not return more information"
+            );
+        }
+    };
+    fixed.to_owned()
 }
 
 #[cfg(test)]

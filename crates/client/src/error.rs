@@ -30,7 +30,7 @@ impl Error {
 
     fn reason(&self) -> &str {
         match self {
-            Error::Status(status) => status.reason,
+            Error::Status(status) => &status.reason,
             Error::Transport(_) => "",
         }
     }

@@ -195,6 +195,11 @@ pub(super) fn trusted(managed_fields: Option<&Value>) -> Vec<Entry> {
     maps.map(|map| Entry { map: map.clone(), set: None }).collect()
 }
 
+/// Checks managedFields that were changed after they were computed.
+pub fn check(managed_fields: &Value) -> Result<(), String> {
+    decode(managed_fields, None).map(drop)
+}
+
 /// Entries that a client sent: checked, and converted to their canonical form and to the type.
 pub(super) fn decode(managed_fields: &Value, ctx: Option<&Context<'_>>) -> Result<Vec<Entry>, String> {
     let mut out: Vec<Option<Entry>> = Vec::new();

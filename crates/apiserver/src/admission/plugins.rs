@@ -1,8 +1,7 @@
 //! The table of admission plugins: all of upstream's, in its order.
 //!
-//! A new plugin is a file in `plugins/`, its `mod` and its line in `ORDER`; the folder holds nothing else. The webhooks and
-//! policies (MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook) and
-//! most plugins that are off by default are not implemented: enabling one is an error, disabling one has no effect.
+//! A new plugin is a file in `plugins/`, its `mod` and its line in `ORDER`; the folder holds nothing else. The policies
+//! (MutatingAdmissionPolicy, ValidatingAdmissionPolicy) and most plugins that are off by default are not implemented: enabling one is an error, disabling one has no effect.
 //! NodeRestriction is on by default, unlike upstream: the node authorizer is too, and each restricts nodes only together
 //! with the other.
 
@@ -17,6 +16,7 @@ mod default_storage_class;
 mod default_toleration_seconds;
 mod deny_service_external_ips;
 mod limit_ranger;
+mod mutating_admission_webhook;
 mod namespace_lifecycle;
 mod node_declared_feature_validator;
 mod node_restriction;
@@ -31,6 +31,7 @@ mod runtime_class;
 mod service_account;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
+mod validating_admission_webhook;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -51,6 +52,8 @@ pub(super) enum Admit {
     Nothing,
     Now(fn(&Attributes<'_>, &mut Value) -> Result<(), Status>),
     Later(for<'a> fn(&'a Attributes<'a>, &'a mut Value) -> Verdict<'a>),
+    /// Also runs for deletions, which have no object, and for connections.
+    Any(for<'a> fn(&'a Attributes<'a>, Option<&'a mut Value>) -> Verdict<'a>),
 }
 
 /// The validating function of a plugin, for objects that are ready to be stored, and (`None`) deletions.
@@ -59,6 +62,8 @@ pub(super) enum Validate {
     Nothing,
     Now(fn(&Attributes<'_>, Option<&Value>) -> Result<(), Status>),
     Later(for<'a> fn(&'a Attributes<'a>, Option<&'a Value>) -> Verdict<'a>),
+    /// Also runs for connections.
+    Any(for<'a> fn(&'a Attributes<'a>, Option<&'a Value>) -> Verdict<'a>),
 }
 
 pub(super) struct Plugin {
@@ -116,9 +121,9 @@ static ORDER: &[Entry] = &[
     On(&node_declared_feature_validator::PLUGIN),
     On(&pod_resize_validator::PLUGIN),
     Later("MutatingAdmissionPolicy"),
-    Later("MutatingAdmissionWebhook"),
+    On(&mutating_admission_webhook::PLUGIN),
     Later("ValidatingAdmissionPolicy"),
-    Later("ValidatingAdmissionWebhook"),
+    On(&validating_admission_webhook::PLUGIN),
     On(&resource_quota::PLUGIN),
     Optional("AlwaysDeny"),
 ];
@@ -205,7 +210,7 @@ mod tests {
         let on = names(&[], &[]).unwrap();
         assert_eq!(on.first(), Some(&"NamespaceLifecycle"));
         assert_eq!(on.last(), Some(&"ResourceQuota"));
-        assert_eq!(on.len(), 22, "{on:?}");
+        assert_eq!(on.len(), 24, "{on:?}");
         assert_eq!(names(&["PodSecurity", ""], &[]).unwrap(), on);
         assert!(!on.contains(&"DenyServiceExternalIPs"));
         assert!(names(&["DenyServiceExternalIPs"], &[]).unwrap().contains(&"DenyServiceExternalIPs"));
@@ -215,11 +220,11 @@ mod tests {
     fn flags_disable_plugins_and_reject_unknown_ones() {
         let off = names(&[], &["ServiceAccount", "MutatingAdmissionWebhook", "AlwaysDeny"]).unwrap();
         assert!(!off.contains(&"ServiceAccount"));
-        assert_eq!(off.len(), 21);
+        assert_eq!(off.len(), 22);
         let table = [
             (["Nonsense"], [""], "--enable-admission-plugins: there is no plugin called Nonsense; "),
             ([""], ["nonsense"], "--disable-admission-plugins: there is no plugin called nonsense; "),
-            (["MutatingAdmissionWebhook"], [""], "MutatingAdmissionWebhook is not available yet"),
+            (["MutatingAdmissionPolicy"], [""], "MutatingAdmissionPolicy is not available yet"),
             (["AlwaysPullImages"], [""], "AlwaysPullImages, which is off by default, is not available yet"),
             (["Priority"], ["Priority"], "Priority is in both"),
         ];

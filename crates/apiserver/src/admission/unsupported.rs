@@ -1,13 +1,12 @@
-//! Warnings about objects that are stored but have no effect yet: webhooks, admission policies and API services of other
+//! Warnings about objects that are stored but have no effect yet: admission policies and API services of other
 //! servers. Their authors must not rely on them for protection.
 
 use corten_api::Value;
 
-use super::{Attributes, Operation};
+use super::Attributes;
 
 /// Warns on every write of such an object.
-pub(super) fn warn(attributes: &Attributes<'_>, object: Option<&Value>) {
-    let Some(object) = object.filter(|_| attributes.operation != Operation::Delete) else { return };
+pub(super) fn warn(attributes: &Attributes<'_>, object: &Value) {
     if let Some(warning) =
         warning(attributes.resource(), object).filter(|_| attributes.subresource.is_empty())
     {
@@ -17,13 +16,6 @@ pub(super) fn warn(attributes: &Attributes<'_>, object: Option<&Value>) {
 
 fn warning((group, resource): (&str, &str), object: &Value) -> Option<String> {
     let (kind, effect) = match (group, resource) {
-        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations") => (
-            "MutatingWebhookConfigurations",
-            "its webhooks change and refuse nothing, whatever their failurePolicy",
-        ),
-        ("admissionregistration.k8s.io", "validatingwebhookconfigurations") => {
-            ("ValidatingWebhookConfigurations", "its webhooks refuse nothing, whatever their failurePolicy")
-        }
         ("admissionregistration.k8s.io", "mutatingadmissionpolicies" | "mutatingadmissionpolicybindings") => {
             ("MutatingAdmissionPolicies", "it changes and refuses nothing, whatever its failurePolicy")
         }
@@ -49,8 +41,6 @@ mod tests {
     fn writes_of_unsupported_objects_are_warned_about() {
         let admission = |resource| warning(("admissionregistration.k8s.io", resource), &value!({}));
         for resource in [
-            "mutatingwebhookconfigurations",
-            "validatingwebhookconfigurations",
             "mutatingadmissionpolicies",
             "mutatingadmissionpolicybindings",
             "validatingadmissionpolicies",

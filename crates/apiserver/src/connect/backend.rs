@@ -106,7 +106,7 @@ async fn exchange(
 }
 
 /// The message of a connection error, as a Go server words it.
-fn io_error_message(error: &io::Error) -> String {
+pub(crate) fn io_error_message(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
         io::ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),

@@ -32,7 +32,22 @@ pub(crate) struct Converter {
     kind: Str,
     versions: Vec<Arc<Version>>,
     storage: usize,
-    webhook: Option<Box<WebhookConversion>>,
+    webhook: Option<Box<ConversionWebhook>>,
+}
+
+/// The webhook of a definition, with its connections.
+struct ConversionWebhook {
+    review_versions: Vec<Str>,
+    client: Result<WebhookClient, String>,
+}
+
+impl ConversionWebhook {
+    fn new(webhook: &WebhookConversion) -> ConversionWebhook {
+        ConversionWebhook {
+            review_versions: webhook.review_versions.clone(),
+            client: WebhookClient::new(&webhook.client_config),
+        }
+    }
 }
 
 impl Converter {
@@ -44,7 +59,7 @@ impl Converter {
             storage,
             webhook: match &definition.conversion {
                 Conversion::None => None,
-                Conversion::Webhook(webhook) => Some(webhook.clone()),
+                Conversion::Webhook(webhook) => Some(Box::new(ConversionWebhook::new(webhook))),
             },
         }
     }
@@ -57,6 +72,11 @@ impl Converter {
     /// The stored version.
     fn stored(&self) -> &str {
         &self.versions[self.storage].api_version
+    }
+
+    /// The API versions of the type.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = &str> {
+        self.versions.iter().map(|version| version.api_version.as_str())
     }
 
     /// A version of the type, if it has it.
@@ -109,7 +129,7 @@ impl Converter {
     async fn call(
         &self,
         backend: &Backend,
-        webhook: &WebhookConversion,
+        webhook: &ConversionWebhook,
         batch: &mut [&mut Value],
         to: &str,
     ) -> Result<(), String> {
@@ -119,8 +139,7 @@ impl Converter {
         let version = webhook::review_version(webhook.review_versions.iter().map(Str::as_str))?;
         let uid = random::uuid();
         let review = webhook::request(version, &uid, &originals, to);
-        let client =
-            WebhookClient::new(&webhook.client_config).map_err(|why| failed(format!("failed: {why}")))?;
+        let client = webhook.client.as_ref().map_err(|why| failed(format!("failed: {why}")))?;
         let answer =
             client.post(backend, &review, TIMEOUT).await.map_err(|why| failed(format!("failed: {why}")))?;
         let converted = webhook::converted(version, &uid, &originals, to, answer).map_err(failed)?;

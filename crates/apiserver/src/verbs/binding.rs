@@ -33,7 +33,7 @@ pub(crate) async fn bind(call: &mut Call) -> Result<Answer, Status> {
     if call.at.name.is_empty() {
         return Err(Status::bad_request("Name parameter required."));
     }
-    admission::validate(call, write, Some(&binding)).await?;
+    admission::validate(call, write, &binding).await?;
     for _ in 0..RACE_RETRIES {
         let current = current(call).await?;
         check_preconditions(call, &binding, &current.tree, &current.object.key)?;

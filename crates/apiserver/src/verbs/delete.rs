@@ -36,7 +36,7 @@ pub(crate) struct DeleteOptions {
     orphan_dependents: Option<bool>,
     uid: Option<String>,
     pub(super) resource_version: Option<String>,
-    pub(super) dry_run: bool,
+    pub(crate) dry_run: bool,
     /// Requests the deletion of an object that cannot be read from the storage.
     ignore_read_error: bool,
 }
@@ -111,6 +111,36 @@ impl DeleteOptions {
             dry_run: call::dry_run(dry_run, "DeleteOptions")?,
             ignore_read_error: tree.bool_at(&[IGNORE_READ_ERROR]) == Some(true),
         })
+    }
+
+    /// The `DeleteOptions` object.
+    pub(crate) fn to_value(&self) -> Value {
+        let mut tree = Value::object();
+        tree.set(&["kind"], "DeleteOptions");
+        tree.set(&["apiVersion"], "meta.k8s.io/v1");
+        let texts = [
+            (&["propagationPolicy"] as &[&str], &self.propagation),
+            (&["preconditions", "uid"], &self.uid),
+            (&["preconditions", "resourceVersion"], &self.resource_version),
+        ];
+        for (path, text) in texts {
+            if let Some(text) = text {
+                tree.set(path, text.as_str());
+            }
+        }
+        if let Some(seconds) = self.grace {
+            tree.set(&["gracePeriodSeconds"], seconds);
+        }
+        if let Some(orphan) = self.orphan_dependents {
+            tree.set(&["orphanDependents"], orphan);
+        }
+        if self.dry_run {
+            tree.set(&["dryRun"], vec![Value::from("All")]);
+        }
+        if self.ignore_read_error {
+            tree.set(&[IGNORE_READ_ERROR], true);
+        }
+        tree
     }
 
     pub(super) fn validate(&self) -> Result<(), Status> {
@@ -282,7 +312,7 @@ pub(crate) async fn delete(call: &mut Call) -> Result<Answer, Status> {
     let options = DeleteOptions::read(call)?;
     let wanted = call.wanted()?;
     warn_of_orphans(call, &options);
-    let (outcome, current) = delete_named(call, &options).await?;
+    let (outcome, current) = delete_named(call, &options, Admitted::Named).await?;
     match outcome {
         Outcome::Kept(text) => respond::object(200, call, &text, wanted).await,
         Outcome::Removed(text) if call.served.rules.delete_returns_object => {
@@ -305,11 +335,12 @@ pub(crate) async fn delete(call: &mut Call) -> Result<Answer, Status> {
 pub(super) async fn delete_named(
     call: &mut Call,
     options: &DeleteOptions,
+    admitted: Admitted,
 ) -> Result<(Outcome, Arc<Object>), Status> {
     let cache = list::cache(call)?.clone();
     for _ in 0..RACE_RETRIES {
         let current = cache.get(&call.at.namespace, &call.at.name).ok_or_else(|| call.not_found())?;
-        if let Some(outcome) = delete_object(call, &cache, &current, options).await? {
+        if let Some(outcome) = delete_object(call, &cache, &current, options, admitted).await? {
             return Ok((outcome, current));
         }
     }
@@ -336,12 +367,24 @@ pub(super) enum Outcome {
     Removed(bytes::Bytes),
 }
 
+/// The admission of a deletion.
+#[derive(Clone, Copy)]
+pub(super) enum Admitted {
+    /// As the deletion of one object.
+    Named,
+    /// As one of a collection.
+    InCollection,
+    /// It was admitted before, as an eviction.
+    Before,
+}
+
 /// Deletes one object as it was read; `None` if it has changed since.
 async fn delete_object(
     call: &mut Call,
     cache: &crate::cache::Cache,
     current: &Object,
     options: &DeleteOptions,
+    admitted: Admitted,
 ) -> Result<Option<Outcome>, Status> {
     let object = current.tree();
     if options.ignore_read_error {
@@ -354,7 +397,11 @@ async fn delete_object(
     }
     options.check(call, &object)?;
     let shown = crd::to_served(call, object.clone()).await?;
-    admission::validate(call, Write::delete(&shown, options.dry_run), None).await?;
+    match admitted {
+        Admitted::Named => admission::delete(call, Write::delete(&shown, options, false)).await?,
+        Admitted::InCollection => admission::delete(call, Write::delete(&shown, options, true)).await?,
+        Admitted::Before => {}
+    }
     let object = crd::to_stored(call, object).await?;
     match effect(call, &object, options) {
         Effect::Pending => Ok(Some(Outcome::Kept(current.json.clone()))),
@@ -398,7 +445,7 @@ pub(crate) async fn delete_collection(call: &mut Call) -> Result<Answer, Status>
         call.at.namespace = target.namespace.clone();
         let mut current = Some(target.clone());
         while let Some(object) = current {
-            match delete_object(call, &cache, &object, &options).await {
+            match delete_object(call, &cache, &object, &options, Admitted::InCollection).await {
                 Ok(Some(_)) => break,
                 Ok(None) => current = cache.get(&target.namespace, &target.name),
                 Err(gone) if gone.code == 404 => break,

@@ -7,7 +7,7 @@ use corten_api::status::{Cause, ErrorList};
 use corten_api::{Status, Value, managed, meta, status, time};
 
 use super::commit::Companions;
-use super::delete::{self, DeleteOptions};
+use super::delete::{self, Admitted, DeleteOptions};
 use super::subresource::{current, decode_as, update_condition};
 use super::write::{Current, Ownership, Replaced};
 use super::{list, prepare, write};
@@ -31,7 +31,7 @@ pub(super) async fn evict(call: &mut Call) -> Result<Answer, Status> {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
     let options = options(call, &eviction)?;
-    admission::validate(call, write, Some(&eviction)).await?;
+    admission::validate(call, write, &eviction).await?;
     if !evict_unprotected(call, &options).await? {
         evict_protected(call, &options).await?;
     }
@@ -284,7 +284,7 @@ async fn mark_and_delete(call: &mut Call, mut options: DeleteOptions) -> Result<
         options.resource_version = options.resource_version.map(|_| revision);
     }
     options.validate()?;
-    delete::delete_named(call, &options).await.map(|_| ())
+    delete::delete_named(call, &options, Admitted::Before).await.map(|_| ())
 }
 
 async fn mark(call: &mut Call, options: &DeleteOptions) -> Result<String, Status> {

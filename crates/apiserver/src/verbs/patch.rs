@@ -84,7 +84,6 @@ pub(crate) async fn patch(call: &mut Call, subresource: &str) -> Result<Answer, 
         let pinned = change.pins_revision();
         prepare::agree_on_name(call, &mut new)?;
         prepare::agree_on_namespace(call, &mut new)?;
-        prepare::drop_duplicate_owners(call, &mut new, " after mutating admission happens");
         meta::set_text(&mut new, "resourceVersion", &current.object.revision.to_string());
         match replace(call, subresource, &cache, &current, new, dry_run).await? {
             Some(stored) => return respond::object(200, call, &stored, wanted).await,

@@ -85,6 +85,9 @@ pub(crate) fn agree_on_namespace(call: &Call, object: &mut Value) -> Result<(), 
     Ok(())
 }
 
+/// The place where duplicate owners were found, in the warning about them.
+pub(super) const AFTER_ADMISSION: &str = " after mutating admission happens";
+
 /// Drops duplicate owner references and warns about them.
 pub(super) fn drop_duplicate_owners(call: &mut Call, object: &mut Value, found: &str) {
     if object.items_at(&["metadata", "ownerReferences"]).len() < 2 {

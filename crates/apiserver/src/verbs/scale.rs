@@ -112,7 +112,7 @@ pub(super) async fn change(call: &mut Call, verb: &str) -> Result<Answer, Status
         let write = Write::update("scale", &old, dry_run);
         admission::admit(call, write, &mut scale).await?;
         let new = scaled(call, &current, &scale)?;
-        admission::validate(call, write, Some(&scale)).await?;
+        admission::validate(call, write, &scale).await?;
         let cache = list::cache(call)?.clone();
         if let Some(text) = write::replace_scaled(call, &cache, &current, new, dry_run).await? {
             let scale = Scales::of(call)?.scale(&crd::served_tree(call, &text).await?)?;

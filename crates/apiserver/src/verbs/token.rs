@@ -49,7 +49,7 @@ pub(crate) async fn create(call: &mut Call) -> Result<Answer, Status> {
     let write = Write::create(SUBRESOURCE, dry_run);
     admission::admit(call, write, &mut request).await?;
     let account = prepare_for(call, &mut request).await?;
-    admission::validate(call, write, Some(&request)).await?;
+    admission::validate(call, write, &request).await?;
     sign(call, &account, &mut request)?;
     decode::conform_whole(&mut request, expected, &mut Vec::new())?;
     Ok(respond::tree(201, &request, wanted))

@@ -86,6 +86,10 @@ pub(super) async fn create_object(
     if !dry_run && meta::resource_version(&object).parse().is_ok_and(|revision: u64| revision != 0) {
         return Err(Status::unexplained("resourceVersion should not be set on objects to be created"));
     }
+    let write = Write::create("", dry_run);
+    admission::admit(call, write, &mut object).await?;
+    prepare::agree_on_namespace(call, &mut object)?;
+    prepare::drop_duplicate_owners(call, &mut object, prepare::AFTER_ADMISSION);
     let prefix =
         if meta::name(&object).is_empty() { meta::generate_name(&object).to_owned() } else { String::new() };
     let (mut attempts, mut redecided) = (0, false);
@@ -94,8 +98,6 @@ pub(super) async fn create_object(
         // Only a generated name or an allocation can need a second attempt.
         let once = prefix.is_empty() && !allocation::concerns(call);
         let mut candidate = if once { std::mem::take(&mut object) } else { object.clone() };
-        let write = Write::create("", dry_run);
-        admission::admit(call, write, &mut candidate).await?;
         if !prefix.is_empty() {
             meta::set_text(&mut candidate, "name", &prepare::generated_name(&prefix));
         }
@@ -105,7 +107,7 @@ pub(super) async fn create_object(
         prepare::for_create(call, &mut candidate)?;
         // Admission and quota are decided once: a new allocation does not change them.
         if !redecided {
-            admission::validate(call, write, Some(&candidate)).await?;
+            admission::validate(call, write, &candidate).await?;
         }
         let candidate = crd::to_stored(call, candidate).await?;
         let cache = list::cache(call)?.clone();
@@ -229,6 +231,8 @@ pub(crate) async fn replace(
     prepare::to_stored(call, &mut new)?;
     let write = Write::update(subresource, &current.tree, dry_run);
     admission::admit(call, write, &mut new).await?;
+    prepare::agree_on_namespace(call, &mut new)?;
+    prepare::drop_duplicate_owners(call, &mut new, prepare::AFTER_ADMISSION);
     escalation::check(call, &new, Some(&current.tree))?;
     let mut attempts = 0;
     loop {
@@ -239,7 +243,7 @@ pub(crate) async fn replace(
         prepare::for_update(call, subresource, &mut candidate, &current.tree)?;
         // Admission and quota are decided once: a new allocation does not change them.
         if attempts == 1 {
-            admission::validate(call, write, Some(&candidate)).await?;
+            admission::validate(call, write, &candidate).await?;
         }
         match replace_stored(call, cache, current, candidate, companions, dry_run).await? {
             Replaced::Stored(stored) => return Ok(Some(stored)),

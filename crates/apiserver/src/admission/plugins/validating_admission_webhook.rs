@@ -1,0 +1,88 @@
+//! ValidatingAdmissionWebhook: webhooks that may refuse a request, all at once.
+
+use corten_api::{Status, Value};
+use futures_util::future::join_all;
+
+use super::{Admit, Plugin, Validate, Verdict};
+use crate::admission::matching::Target;
+use crate::admission::webhooks::{self, Failure, Webhook, WebhookKind};
+use crate::admission::{Attributes, versioned};
+
+pub(super) const PLUGIN: Plugin =
+    Plugin { name: "ValidatingAdmissionWebhook", admit: Admit::Nothing, validate: Validate::Any(validate) };
+
+const FAILED_OPEN: &str = "failed-open.validating.webhook.admission.k8s.io/";
+
+/// The objects of a request in the version of a target.
+struct Shown {
+    target: Target,
+    object: Option<Value>,
+    old: Option<Value>,
+}
+
+fn validate<'a>(attributes: &'a Attributes<'a>, object: Option<&'a Value>) -> Verdict<'a> {
+    let hooks = attributes.backend().admission.webhooks.of(WebhookKind::Validating, attributes);
+    Box::pin(async move {
+        if hooks.is_empty() {
+            return Ok(());
+        }
+        let mut shown: Vec<Shown> = Vec::new();
+        let mut called: Vec<(&Webhook, usize)> = Vec::new();
+        for webhook in hooks.iter() {
+            let Some(target) = webhooks::target(webhook, attributes, object).await? else { continue };
+            let known = shown.iter().position(|shown| shown.target.kind == target.kind);
+            let at = match known {
+                Some(at) => at,
+                None => {
+                    shown.push(show(attributes, target, object).await?);
+                    shown.len() - 1
+                }
+            };
+            called.push((webhook, at));
+        }
+        let calls = called.iter().enumerate().map(|(index, (webhook, at))| {
+            let shown = &shown[*at];
+            let request = attributes.admission_request(&shown.target, object);
+            async move {
+                let objects = (shown.object.as_ref(), shown.old.as_ref());
+                let answer = webhooks::invoke(webhook, attributes, request, objects).await;
+                answer.map(drop).or_else(|failure| refuse(attributes, webhook, index, failure))
+            }
+        });
+        // All are waited for, so that warnings of every webhook reach the client; the first refusal counts.
+        join_all(calls).await.into_iter().collect()
+    })
+}
+
+async fn show(attributes: &Attributes<'_>, target: Target, object: Option<&Value>) -> Result<Shown, Status> {
+    let shown = match object {
+        Some(object) => Some(versioned::to_target(attributes, &target, object).await?),
+        None => None,
+    };
+    let old = match attributes.old {
+        Some(old) => Some(versioned::to_target(attributes, &target, old).await?),
+        None => None,
+    };
+    Ok(Shown { target, object: shown, old })
+}
+
+/// The refusal of a request, unless the webhook says that its failure is to be ignored.
+fn refuse(
+    attributes: &Attributes<'_>,
+    webhook: &Webhook,
+    index: usize,
+    failure: Failure,
+) -> Result<(), Status> {
+    match &failure {
+        Failure::Calling { reason, .. } if webhook.ignores_failure => {
+            tracing::warn!(webhook = &*webhook.name, err = reason, "failed calling webhook; failing open");
+            attributes.annotate(format!("{FAILED_OPEN}round_0_index_{index}"), webhook.name.to_string());
+            return Ok(());
+        }
+        Failure::Calling { reason, .. } => {
+            tracing::warn!(webhook = &*webhook.name, err = reason, "failed calling webhook; failing closed");
+        }
+        Failure::Denied(_) => {}
+    }
+    Err(failure.into_status(webhook))
+}

@@ -1,0 +1,95 @@
+//! Admission webhooks: the stored configurations, compiled, and the calls to them.
+//!
+//! `configuration` is one webhook, `source` the webhooks of all configurations, `review` the documents that are exchanged
+//! (pure), `call` one call with its outcome, `metrics` what is counted. The two plugins decide which webhooks are called and
+//! in which order.
+//!
+//! *Invariants:* a configuration is in force once its write is acknowledged. A webhook never keeps a place that other requests
+//! need while it is waited for, and can change nothing but the object of the request.
+
+mod call;
+mod configuration;
+mod metrics;
+mod review;
+mod source;
+
+pub(super) use call::{Failure, invoke};
+pub(super) use configuration::{Webhook, WebhookKind};
+
+use std::sync::Arc;
+
+use corten_api::{Status, Value};
+use corten_serving::metrics::Exposition;
+use corten_store::Store;
+
+use super::Attributes;
+use super::matching::Target;
+use metrics::Counters;
+use source::Source;
+
+/// The webhooks of all configurations.
+pub(crate) struct Webhooks {
+    mutating: Source,
+    validating: Source,
+    counters: Counters,
+}
+
+impl Webhooks {
+    pub(super) fn start(store: &Store) -> Webhooks {
+        Webhooks {
+            mutating: Source::start(store, WebhookKind::Mutating),
+            validating: Source::start(store, WebhookKind::Validating),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The webhooks that requests for a resource are compared with. Configurations of admission are exempt, so that a
+    /// webhook can always be repaired.
+    pub(super) fn of(&self, kind: WebhookKind, attributes: &Attributes<'_>) -> Arc<[Arc<Webhook>]> {
+        let source = match kind {
+            WebhookKind::Mutating => &self.mutating,
+            WebhookKind::Validating => &self.validating,
+        };
+        if is_exempt(attributes) { Arc::default() } else { source.webhooks() }
+    }
+
+    /// True if there is a webhook that may change objects.
+    pub(super) fn may_change(&self) -> bool {
+        !self.mutating.is_empty()
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(crate) fn render_metrics(&self, out: &mut Exposition) {
+        self.counters.render(out);
+    }
+}
+
+/// True for the configurations of webhooks and policies.
+fn is_exempt(attributes: &Attributes<'_>) -> bool {
+    let (group, resource) = attributes.resource();
+    group == "admissionregistration.k8s.io"
+        && matches!(
+            resource,
+            "mutatingwebhookconfigurations"
+                | "validatingwebhookconfigurations"
+                | "mutatingadmissionpolicies"
+                | "mutatingadmissionpolicybindings"
+                | "validatingadmissionpolicies"
+                | "validatingadmissionpolicybindings"
+        )
+}
+
+/// The resource and kind in which a webhook is called for a request, or `None` if it is not.
+pub(super) async fn target(
+    webhook: &Webhook,
+    attributes: &Attributes<'_>,
+    object: Option<&Value>,
+) -> Result<Option<Target>, Status> {
+    match webhook.criteria.matches(attributes, object)? {
+        Some(target) if webhook.conditions_match(attributes, &target, object).await? => Ok(Some(target)),
+        _ => Ok(None),
+    }
+}

