@@ -15,7 +15,7 @@ use crate::library::regex::Budget;
 use crate::parser::{self, Macro, parse};
 use crate::plan;
 use crate::program::Program;
-use crate::schema::{is_reserved, unescape};
+use crate::schema::{Property, Schema, is_reserved, unescape};
 use crate::source::{Issues, Source};
 use crate::types::{ObjectType, Type};
 use crate::validate;
@@ -25,6 +25,8 @@ use crate::validate;
 pub struct Environment {
     shared: Arc<Shared>,
     variables: Arc<[(Arc<str>, Type)]>,
+    /// The name of the record, whose fields are variables of their own.
+    record: Option<&'static str>,
 }
 
 #[derive(Clone)]
@@ -62,7 +64,35 @@ impl Environment {
     #[must_use]
     pub fn with_variables(&self, variables: impl IntoIterator<Item = (Arc<str>, Type)>) -> Environment {
         let variables = self.variables.iter().cloned().chain(variables).collect();
-        Environment { shared: self.shared.clone(), variables }
+        Environment { shared: self.shared.clone(), variables, record: self.record }
+    }
+
+    /// This environment with a record: a variable whose fields are variables of their own, `NAME.FIELD`, which are
+    /// computed when they are first read. The record itself comes first.
+    #[must_use]
+    pub fn with_record(
+        &self,
+        name: &'static str,
+        type_name: &str,
+        fields: &[(Arc<str>, Type)],
+    ) -> Environment {
+        let property = |(name, ty): &(Arc<str>, Type)| Property {
+            name: (&**name).into(),
+            schema: Arc::new(Schema::named(ty.clone())),
+            required: true,
+            has_default: false,
+        };
+        let schema = Arc::new(Schema::object(fields.iter().map(property).collect()));
+        let record = Type::Object(ObjectType { name: type_name.into(), declared: Some(schema) });
+        let fields = fields.iter().map(|(field, ty)| (format!("{name}.{field}").into(), ty.clone()));
+        let extended = self.with_variables(std::iter::once((name.into(), record)).chain(fields));
+        Environment { record: Some(name), ..extended }
+    }
+
+    /// True for the name of a variable that is a field of the record.
+    pub(crate) fn is_record_field(&self, name: &str) -> bool {
+        let rest = self.record.and_then(|record| name.strip_prefix(record));
+        rest.is_some_and(|rest| rest.starts_with('.'))
     }
 
     /// This environment with more functions and macros.
@@ -71,7 +101,7 @@ impl Environment {
         let mut shared = (*self.shared).clone();
         shared.functions.add(declarations);
         shared.parser.macros.extend_from_slice(macros);
-        Environment { shared: Arc::new(shared), variables: self.variables.clone() }
+        Environment { shared: Arc::new(shared), variables: self.variables.clone(), record: self.record }
     }
 
     /// This environment without the checks of constants, for tests of the language.
@@ -80,7 +110,7 @@ impl Environment {
     pub fn without_validators(&self) -> Environment {
         let validators = validate::Validators { mixed: false, literals: false, formats: false };
         let shared = Shared { validators, ..(*self.shared).clone() };
-        Environment { shared: Arc::new(shared), variables: self.variables.clone() }
+        Environment { shared: Arc::new(shared), variables: self.variables.clone(), record: self.record }
     }
 
     /// Parses and checks an expression.
@@ -103,8 +133,7 @@ impl Environment {
 
     /// Compiles a checked expression whose constant patterns take part of a budget.
     pub fn program_within(&self, checked: &Checked, budget: &Budget) -> Result<Program, String> {
-        let names: Vec<Arc<str>> = self.variables.iter().map(|(name, _)| name.clone()).collect();
-        plan::plan(checked, &names, budget)
+        plan::plan(checked, self, budget)
     }
 
     /// Parses, checks and compiles an expression.

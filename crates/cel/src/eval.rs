@@ -14,7 +14,7 @@ pub(crate) use calls::{call, unsupported_key};
 use crate::cost;
 use crate::error::{Error, Result};
 use crate::library::regex::Patterns;
-use crate::program::{Node, NodeId, Program};
+use crate::program::{Node, NodeId, Program, Variables};
 use crate::value::{Entries, Key, Map, Text, Value, equal};
 
 /// The most memory that the values of one evaluation take, all together, in bytes.
@@ -23,7 +23,7 @@ const MAX_MEMORY: usize = 256 << 20;
 /// Evaluates a program: the value, and what it cost.
 pub(crate) fn evaluate<'a>(
     program: &'a Program,
-    variables: &[Option<Value<'a>>],
+    variables: &dyn Variables<'a>,
     limit: u64,
     patterns: &Patterns,
 ) -> (Result<Value<'a>>, u64) {
@@ -35,7 +35,7 @@ pub(crate) fn evaluate<'a>(
 
 struct Evaluator<'v, 'a> {
     program: &'a Program,
-    variables: &'v [Option<Value<'a>>],
+    variables: &'v dyn Variables<'a>,
     locals: Vec<Local<'a>>,
     cost: u64,
     limit: u64,

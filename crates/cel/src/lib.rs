@@ -23,7 +23,7 @@ pub mod value;
 
 pub use environment::{CompileError, Environment, Version};
 pub use error::{Error, Result};
-pub use program::{Outcome, Program};
+pub use program::{Outcome, Program, Variables};
 pub use source::Issues;
 pub use types::Type;
 pub use value::Value;

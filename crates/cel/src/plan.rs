@@ -11,6 +11,7 @@ use crate::ast::{CallExpr, Comprehension, Entry, Expr, ExprKind, Literal};
 use crate::check::{Checked, Reference};
 use crate::cost::functions::Actual;
 use crate::declare::{Implementation, Overload};
+use crate::environment::Environment;
 use crate::eval;
 use crate::library::regex::{Budget, Patterns};
 use crate::program::{
@@ -20,12 +21,12 @@ use crate::value::{Entries, Key, List, Map, Text, Value};
 
 /// Compiles a checked expression whose constant patterns take part of a budget. The error is the text of a constant
 /// part's failure.
-pub(crate) fn plan(checked: &Checked, variables: &[Arc<str>], budget: &Budget) -> Result<Program, String> {
+pub(crate) fn plan(checked: &Checked, environment: &Environment, budget: &Budget) -> Result<Program, String> {
     let share = budget.share();
     let before = share.left();
     let mut planner = Planner {
         checked,
-        variables,
+        environment,
         budget: &share,
         nodes: Vec::new(),
         scopes: Vec::new(),
@@ -40,7 +41,7 @@ pub(crate) fn plan(checked: &Checked, variables: &[Arc<str>], budget: &Budget) -
 
 struct Planner<'c> {
     checked: &'c Checked,
-    variables: &'c [Arc<str>],
+    environment: &'c Environment,
     budget: &'c Budget,
     nodes: Vec<Node>,
     /// Variables of comprehensions and their slots, innermost last.
@@ -110,7 +111,12 @@ impl Planner<'_> {
     fn plan_ident(&mut self, expr: &Expr, name: &Arc<str>) -> Result<Planned, String> {
         let root = match self.checked.reference(expr) {
             Reference::Variable(slot) => {
-                Root::Variable(*slot, self.variables.get(*slot).cloned().unwrap_or_default())
+                let known = self.environment.variables().get(*slot);
+                let name = known.map(|(name, _)| name.clone()).unwrap_or_default();
+                match self.environment.is_record_field(&name) {
+                    true => Root::Field(*slot, name),
+                    false => Root::Variable(*slot, name),
+                }
             }
             Reference::Type(ty) => {
                 let value = Value::Type(Arc::new(ty.clone()));

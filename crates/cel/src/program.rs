@@ -29,6 +29,18 @@ pub struct Outcome<'a> {
     pub cost: u64,
 }
 
+/// The values of the variables of an environment, by their positions.
+pub trait Variables<'a> {
+    /// The value of a variable; none if it has no value, which is an error of the expression.
+    fn get(&self, slot: usize) -> Result<Option<Value<'a>>>;
+}
+
+impl<'a> Variables<'a> for &[Option<Value<'a>>] {
+    fn get(&self, slot: usize) -> Result<Option<Value<'a>>> {
+        Ok(<[_]>::get(self, slot).cloned().flatten())
+    }
+}
+
 impl Program {
     /// Evaluates with the values of the variables, in the order in which the environment declares them. Evaluation ends
     /// with an error when it costs more than the limit.
@@ -40,6 +52,16 @@ impl Program {
     pub fn eval_with<'a>(
         &'a self,
         variables: &[Option<Value<'a>>],
+        cost_limit: u64,
+        patterns: &Patterns,
+    ) -> Outcome<'a> {
+        self.eval_lazily(&variables, cost_limit, patterns)
+    }
+
+    /// Evaluates with variables that are computed when they are first read.
+    pub fn eval_lazily<'a>(
+        &'a self,
+        variables: &dyn Variables<'a>,
         cost_limit: u64,
         patterns: &Patterns,
     ) -> Outcome<'a> {
@@ -103,6 +125,8 @@ pub(crate) struct Attribute {
 
 pub(crate) enum Root {
     Variable(usize, Arc<str>),
+    /// A field of a record (`Environment::with_record`), which costs as one.
+    Field(usize, Arc<str>),
     Local(usize),
     Node(NodeId),
     /// Condition, and the two values.

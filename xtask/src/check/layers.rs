@@ -24,7 +24,7 @@ pub(super) const LAYERS: [&[&str]; 8] = [
         "corten-serving",
     ],
     &["corten-cel"],
-    &["corten-auth", "corten-quota", "corten-client", "corten-customresources"],
+    &["corten-auth", "corten-quota", "corten-client", "corten-customresources", "corten-policies"],
     &["corten-registry"],
     &["corten-apiserver", "corten-reconcile"],
     &[

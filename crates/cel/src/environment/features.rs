@@ -118,7 +118,7 @@ fn build(enabled: &dyn Fn(&Feature) -> bool) -> Environment {
             Contents::KeywordFields => shared.keyword_fields = true,
         }
     }
-    Environment { shared: Arc::new(shared), variables: Arc::new([]) }
+    Environment { shared: Arc::new(shared), variables: Arc::new([]), record: None }
 }
 
 /// The name by which expressions refer to a type of a table, such as `list` for `list(A)`.

@@ -33,10 +33,12 @@ impl<'a> Evaluator<'_, 'a> {
     /// The value of an attribute without the cost of its variable.
     fn resolve(&mut self, attribute: &'a Attribute) -> Result<Value<'a>> {
         let root = match &attribute.root {
-            Root::Variable(slot, name) => match self.variables.get(*slot) {
-                Some(Some(value)) => value.clone(),
-                _ => return Err(missing(name)),
-            },
+            Root::Variable(slot, name) => self.variables.get(*slot)?.ok_or_else(|| missing(name))?,
+            Root::Field(slot, name) => {
+                let value = self.variables.get(*slot);
+                self.charge(cost::SELECT)?;
+                value?.ok_or_else(|| missing(name))?
+            }
             Root::Local(slot) => self.local(*slot)?,
             Root::Node(id) => self.eval(*id)?,
             Root::Conditional(condition, then, otherwise) => match self.eval(*condition)? {

@@ -1,0 +1,58 @@
+//! A request for tests.
+
+use std::sync::Arc;
+
+use corten_api::{Value as Tree, json};
+use corten_cel::library::authz::{Authorizer, Decision, ResourceCheck, Subject, Target};
+
+use crate::Request;
+
+#[derive(Debug)]
+struct Gets;
+
+impl Authorizer for Gets {
+    fn authorize(&self, request: &corten_cel::library::authz::Request<'_>) -> Decision {
+        let allowed = request.verb == "get" && matches!(request.target, Target::Resource(_));
+        Decision { allowed, ..Decision::default() }
+    }
+}
+
+pub(crate) struct Sample {
+    pub(crate) object: Option<Tree>,
+    pub(crate) old: Option<Tree>,
+    request: Tree,
+    authorizer: (Subject, ResourceCheck),
+}
+
+impl Default for Sample {
+    fn default() -> Sample {
+        let subject = Subject::new(Arc::new(Gets));
+        let object = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":{"x":"y"}},"data":{"k":"v"}}"#;
+        let request =
+            r#"{"operation":"CREATE","name":"a","namespace":"default","userInfo":{"username":"jane"}}"#;
+        Sample {
+            object: Some(json::parse(object.as_bytes()).unwrap()),
+            old: None,
+            request: json::parse(request.as_bytes()).unwrap(),
+            authorizer: (subject.clone(), subject.resource("", "configmaps")),
+        }
+    }
+}
+
+impl Request for Sample {
+    fn object(&self) -> Option<&Tree> {
+        self.object.as_ref()
+    }
+
+    fn old_object(&self) -> Option<&Tree> {
+        self.old.as_ref()
+    }
+
+    fn admission_request(&self) -> &Tree {
+        &self.request
+    }
+
+    fn authorizer(&self) -> (&Subject, &ResourceCheck) {
+        (&self.authorizer.0, &self.authorizer.1)
+    }
+}
