@@ -11,6 +11,7 @@
 
 mod apply;
 mod compare;
+mod configuration;
 mod created;
 mod element;
 mod entries;
@@ -26,6 +27,7 @@ mod validate;
 mod versions;
 
 pub use apply::{apply, keep_times};
+pub use configuration::merge_configuration;
 pub use element::Element;
 pub use entries::{check, is_reset};
 pub use scale::{from_scale, to_scale};

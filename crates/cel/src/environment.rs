@@ -5,6 +5,7 @@
 
 mod features;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use features::{Feature, Version};
@@ -15,18 +16,21 @@ use crate::library::regex::Budget;
 use crate::parser::{self, Macro, parse};
 use crate::plan;
 use crate::program::Program;
-use crate::schema::{Property, Schema, is_reserved, unescape};
+use crate::schema::{is_reserved, unescape};
 use crate::source::{Issues, Source};
 use crate::types::{ObjectType, Type};
 use crate::validate;
+use crate::value::JSON_PATCH;
+
+/// The type of a whole object; those of its parts have the path as a suffix.
+const OBJECT: &str = "Object";
 
 /// A set of variables, functions and language features. Cloning is cheap.
 #[derive(Clone)]
 pub struct Environment {
     shared: Arc<Shared>,
     variables: Arc<[(Arc<str>, Type)]>,
-    /// The name of the record, whose fields are variables of their own.
-    record: Option<&'static str>,
+    record: Option<Arc<Record>>,
 }
 
 #[derive(Clone)]
@@ -38,6 +42,29 @@ struct Shared {
     cross_type_comparisons: bool,
     validators: validate::Validators,
     keyword_fields: bool,
+    /// Literals of `Object` types and of `JSONPatch` are allowed.
+    patch_types: bool,
+}
+
+/// A variable whose fields are variables of their own, `NAME.FIELD`, which are computed when they are first read.
+#[derive(Clone, Debug)]
+pub struct Record {
+    name: &'static str,
+    ty: Type,
+    fields: Vec<(Arc<str>, Type)>,
+    positions: HashMap<Arc<str>, usize>,
+}
+
+impl Record {
+    pub fn new(name: &'static str, type_name: &str) -> Record {
+        Record { name, ty: Type::object(type_name), fields: Vec::new(), positions: HashMap::new() }
+    }
+
+    /// Adds a field. One of the same name is replaced for expressions that are compiled from now on.
+    pub fn push(&mut self, name: Arc<str>, ty: Type) {
+        self.positions.insert(name.clone(), self.fields.len());
+        self.fields.push((name, ty));
+    }
 }
 
 /// A reason why an expression is not accepted.
@@ -64,35 +91,31 @@ impl Environment {
     #[must_use]
     pub fn with_variables(&self, variables: impl IntoIterator<Item = (Arc<str>, Type)>) -> Environment {
         let variables = self.variables.iter().cloned().chain(variables).collect();
-        Environment { shared: self.shared.clone(), variables, record: self.record }
+        Environment { shared: self.shared.clone(), variables, record: self.record.clone() }
     }
 
-    /// This environment with a record: a variable whose fields are variables of their own, `NAME.FIELD`, which are
-    /// computed when they are first read. The record itself comes first.
+    /// This environment with a record. Its position follows those of the variables, those of its fields follow it.
     #[must_use]
-    pub fn with_record(
-        &self,
-        name: &'static str,
-        type_name: &str,
-        fields: &[(Arc<str>, Type)],
-    ) -> Environment {
-        let property = |(name, ty): &(Arc<str>, Type)| Property {
-            name: (&**name).into(),
-            schema: Arc::new(Schema::named(ty.clone())),
-            required: true,
-            has_default: false,
-        };
-        let schema = Arc::new(Schema::object(fields.iter().map(property).collect()));
-        let record = Type::Object(ObjectType { name: type_name.into(), declared: Some(schema) });
-        let fields = fields.iter().map(|(field, ty)| (format!("{name}.{field}").into(), ty.clone()));
-        let extended = self.with_variables(std::iter::once((name.into(), record)).chain(fields));
-        Environment { record: Some(name), ..extended }
+    pub fn with_record(&self, record: Arc<Record>) -> Environment {
+        Environment { record: Some(record), ..self.clone() }
     }
 
-    /// True for the name of a variable that is a field of the record.
-    pub(crate) fn is_record_field(&self, name: &str) -> bool {
-        let rest = self.record.and_then(|record| name.strip_prefix(record));
-        rest.is_some_and(|rest| rest.starts_with('.'))
+    /// True for the position of a variable that is a field of the record.
+    pub(crate) fn is_record_field(&self, slot: usize) -> bool {
+        self.record.is_some() && slot > self.variables.len()
+    }
+
+    /// The name of the variable at a position.
+    pub(crate) fn variable_name(&self, slot: usize) -> Option<Arc<str>> {
+        match slot.checked_sub(self.variables.len()) {
+            None => self.variables.get(slot).map(|(name, _)| name.clone()),
+            Some(0) => self.record.as_ref().map(|record| record.name.into()),
+            Some(at) => {
+                let record = self.record.as_ref()?;
+                let (field, _) = record.fields.get(at - 1)?;
+                Some(format!("{}.{field}", record.name).into())
+            }
+        }
     }
 
     /// This environment with more functions and macros.
@@ -101,7 +124,26 @@ impl Environment {
         let mut shared = (*self.shared).clone();
         shared.functions.add(declarations);
         shared.parser.macros.extend_from_slice(macros);
-        Environment { shared: Arc::new(shared), variables: self.variables.clone(), record: self.record }
+        Environment {
+            shared: Arc::new(shared),
+            variables: self.variables.clone(),
+            record: self.record.clone(),
+        }
+    }
+
+    /// This environment with literals of objects and JSON patches, and the functions for their paths.
+    #[must_use]
+    pub fn with_patch_types(&self) -> Environment {
+        let extended = self.with_library(crate::library::jsonpatch::LIBRARY.declarations, &[]);
+        let shared = Shared { patch_types: true, ..(*extended.shared).clone() };
+        Environment { shared: Arc::new(shared), ..extended }
+    }
+
+    /// True for the name of a type that literals of patches create.
+    pub(crate) fn is_patch_type(&self, name: &str) -> bool {
+        let is_object =
+            || name.strip_prefix(OBJECT).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        self.shared.patch_types && (name == JSON_PATCH || is_object())
     }
 
     /// This environment without the checks of constants, for tests of the language.
@@ -110,7 +152,11 @@ impl Environment {
     pub fn without_validators(&self) -> Environment {
         let validators = validate::Validators { mixed: false, literals: false, formats: false };
         let shared = Shared { validators, ..(*self.shared).clone() };
-        Environment { shared: Arc::new(shared), variables: self.variables.clone(), record: self.record }
+        Environment {
+            shared: Arc::new(shared),
+            variables: self.variables.clone(),
+            record: self.record.clone(),
+        }
     }
 
     /// Parses and checks an expression.
@@ -152,6 +198,16 @@ impl Environment {
 
     /// The position and type of a variable.
     pub fn variable(&self, name: &str) -> Option<(usize, &Type)> {
+        if let Some(record) = &self.record
+            && let Some(rest) = name.strip_prefix(record.name)
+        {
+            if rest.is_empty() {
+                return Some((self.variables.len(), &record.ty));
+            }
+            if let Some(at) = rest.strip_prefix('.').and_then(|field| record.positions.get(field)) {
+                return Some((self.variables.len() + 1 + at, &record.fields[*at].1));
+            }
+        }
         // A variable that is declared again replaces the first.
         let at = self.variables.iter().rposition(|(known, _)| **known == *name)?;
         Some((at, &self.variables[at].1))
@@ -162,7 +218,8 @@ impl Environment {
     }
 
     pub(crate) fn type_named(&self, name: &str) -> Option<Type> {
-        self.shared.types.iter().find(|(known, _)| *known == name).map(|(_, ty)| ty.clone())
+        let known = self.shared.types.iter().find(|(known, _)| *known == name).map(|(_, ty)| ty.clone());
+        known.or_else(|| self.is_patch_type(name).then(|| Type::object(name)))
     }
 
     /// The type that a message literal creates.
@@ -174,6 +231,18 @@ impl Environment {
 
     /// The type of a field of an object, or the text of an error.
     pub(crate) fn field_type(&self, object: &ObjectType, field: &str) -> Result<Type, String> {
+        if let Some(record) = self.record.as_ref().filter(|record| record.ty.name() == &*object.name) {
+            let at = record.positions.get(field).ok_or_else(|| format!("undefined field '{field}'"))?;
+            return Ok(record.fields[*at].1.clone());
+        }
+        if self.is_patch_type(&object.name) {
+            return match (&*object.name, field) {
+                (JSON_PATCH, "op" | "path" | "from") => Ok(Type::String),
+                (JSON_PATCH, "value") => Ok(Type::Dyn),
+                (JSON_PATCH, _) => Err(format!("undefined field '{field}'")),
+                _ => Ok(Type::Dyn),
+            };
+        }
         let Some(schema) = &object.declared else {
             return Err(format!("unexpected failed resolution of '{}'", object.name));
         };

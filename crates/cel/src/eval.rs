@@ -11,11 +11,13 @@ mod folds;
 pub(crate) use attributes::{is_qualifier, unsupported_qualifier};
 pub(crate) use calls::{call, unsupported_key};
 
+use std::sync::Arc;
+
 use crate::cost;
 use crate::error::{Error, Result};
 use crate::library::regex::Patterns;
 use crate::program::{Node, NodeId, Program, Variables};
-use crate::value::{Entries, Key, Map, Text, Value, equal};
+use crate::value::{Entries, Key, Map, Object, Text, Value, equal};
 
 /// The most memory that the values of one evaluation take, all together, in bytes.
 const MAX_MEMORY: usize = 256 << 20;
@@ -104,6 +106,11 @@ impl<'a> Evaluator<'_, 'a> {
                 self.charge(cost::MAP)?;
                 map
             }
+            Node::Object(name, fields) => {
+                let object = self.object(name, fields);
+                self.charge(cost::STRUCT)?;
+                object
+            }
             Node::Fold(fold) => self.fold(fold),
             Node::Append(slot, item) => self.append(*slot, *item),
             Node::Insert(slot, key, value) => self.insert(*slot, *key, *value),
@@ -183,6 +190,23 @@ impl<'a> Evaluator<'_, 'a> {
             }
         }
         Ok(Value::list(items))
+    }
+
+    fn object(&mut self, name: &Arc<str>, fields: &[(Arc<str>, NodeId, bool)]) -> Result<Value<'a>> {
+        let mut object = Object { name: name.clone(), fields: Vec::with_capacity(fields.len()) };
+        for (name, id, optional) in fields {
+            match (optional, self.eval(*id)?) {
+                (false, value) => object.set(name, value)?,
+                (true, Value::Optional(None)) => {}
+                (true, Value::Optional(Some(value))) => object.set(name, Value::clone(&value))?,
+                (true, value) => {
+                    let message =
+                        format!("cannot initialize optional entry '{name}' from non-optional value {value}");
+                    return Err(message.into());
+                }
+            }
+        }
+        Ok(Value::Object(Arc::new(object)))
     }
 
     fn map(&mut self, entries: &[(NodeId, NodeId, bool)]) -> Result<Value<'a>> {

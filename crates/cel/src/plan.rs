@@ -87,6 +87,10 @@ impl Planner<'_> {
             ExprKind::Literal(literal) => Node::Constant(literal_value(literal)),
             ExprKind::Ident(name) => return self.plan_ident(expr, name),
             ExprKind::Select(select) => {
+                if let Some(root) = self.record_field(&select.operand, &select.field) {
+                    let test = select.test;
+                    return Ok(Planned::Attribute(Attribute { root, qualifiers: Vec::new(), test }));
+                }
                 let mut attribute = self.plan_attribute(&select.operand)?;
                 let key = QualifierKey::Field(select.field.clone());
                 attribute.qualifiers.push(Qualifier { key, optional: false });
@@ -102,7 +106,16 @@ impl Planner<'_> {
                 self.plan_list(items)
             }
             ExprKind::Map(entries) => self.plan_map(entries)?,
-            ExprKind::Struct(object) => return Err(format!("unknown type: {}", object.name)),
+            ExprKind::Struct(object) => {
+                if !self.environment.is_patch_type(&object.name) {
+                    return Err(format!("unknown type: {}", object.name));
+                }
+                let mut fields = Vec::with_capacity(object.fields.len());
+                for field in &object.fields {
+                    fields.push((field.name.clone(), self.plan(&field.value)?, field.optional));
+                }
+                Node::Object(object.name.clone(), fields.into())
+            }
             ExprKind::Comprehension(c) => self.plan_comprehension(c)?,
         };
         Ok(Planned::Done(self.push(node)))
@@ -111,9 +124,8 @@ impl Planner<'_> {
     fn plan_ident(&mut self, expr: &Expr, name: &Arc<str>) -> Result<Planned, String> {
         let root = match self.checked.reference(expr) {
             Reference::Variable(slot) => {
-                let known = self.environment.variables().get(*slot);
-                let name = known.map(|(name, _)| name.clone()).unwrap_or_default();
-                match self.environment.is_record_field(&name) {
+                let name = self.environment.variable_name(*slot).unwrap_or_default();
+                match self.environment.is_record_field(*slot) {
                     true => Root::Field(*slot, name),
                     false => Root::Variable(*slot, name),
                 }
@@ -125,6 +137,15 @@ impl Planner<'_> {
             _ => Root::Local(self.slot(name).ok_or_else(|| format!("no such attribute(s): {name}"))?),
         };
         Ok(Planned::Attribute(Attribute { root, qualifiers: Vec::new(), test: false }))
+    }
+
+    /// A field of the record, where its presence is tested. Others are variables since the check.
+    fn record_field(&self, operand: &Expr, field: &str) -> Option<Root> {
+        let ExprKind::Ident(name) = &operand.kind else { return None };
+        let Reference::Variable(_) = self.checked.reference(operand) else { return None };
+        let name = format!("{name}.{field}");
+        let (slot, _) = self.environment.variable(&name)?;
+        self.environment.is_record_field(slot).then(|| Root::Field(slot, name.into()))
     }
 
     fn slot(&self, name: &str) -> Option<usize> {

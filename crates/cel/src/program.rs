@@ -100,6 +100,8 @@ pub(crate) enum Node {
     List(Box<[(NodeId, bool)]>),
     /// Keys, values, and which of them are optional.
     Map(Box<[(NodeId, NodeId, bool)]>),
+    /// An object literal: its type, and fields with which of them are optional.
+    Object(Arc<str>, Box<[(Arc<str>, NodeId, bool)]>),
     Fold(Box<Fold>),
     /// `accumulator + [item]`: the accumulator's slot and the item.
     Append(usize, NodeId),

@@ -10,6 +10,7 @@ mod equality;
 mod format;
 mod list;
 mod map;
+mod object;
 mod text;
 pub mod time;
 mod tree;
@@ -23,6 +24,7 @@ pub(crate) use format::double as format_double;
 pub use list::List;
 pub use map::{Entries, Key, Map};
 pub(crate) use map::{in_int_range, in_uint_range};
+pub use object::{JSON_PATCH, Object};
 pub use text::{Bytes, Text};
 pub use time::Timestamp;
 pub use tree::plain;
@@ -47,6 +49,8 @@ pub enum Value<'a> {
     Type(Arc<Type>),
     Optional(Option<Arc<Value<'a>>>),
     Opaque(Arc<dyn Opaque>),
+    /// An object that a literal created.
+    Object(Arc<Object<'a>>),
     /// Data of a field with unknown type: it can only be compared.
     Preserved(&'a corten_api::Value),
 }
@@ -152,6 +156,7 @@ impl<'a> Value<'a> {
             Value::Type(_) => "type",
             Value::Optional(_) => "optional_type",
             Value::Opaque(value) => value.type_name(),
+            Value::Object(object) => &object.name,
             Value::Preserved(_) => "unknown",
         }
     }
@@ -193,6 +198,7 @@ impl<'a> Value<'a> {
             Value::Map(map) => map.is_zero(),
             Value::Timestamp(time) => time.is_zero(),
             Value::Opaque(value) => value.is_zero().unwrap_or(false),
+            Value::Object(object) => object.fields.is_empty() && &*object.name != JSON_PATCH,
             Value::Type(_) | Value::Optional(_) | Value::Preserved(_) => false,
         }
     }

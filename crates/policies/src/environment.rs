@@ -5,9 +5,10 @@
 
 use std::sync::{Arc, LazyLock};
 
+use corten_cel::environment::{Record, Version};
 use corten_cel::schema::{Property, Schema};
 use corten_cel::types::ObjectType;
-use corten_cel::{Environment, Type, environment::Version};
+use corten_cel::{Environment, Type};
 
 /// Positions of the variables. Those of a policy follow `VARIABLES`, in their order.
 pub(crate) const OBJECT: usize = 0;
@@ -23,7 +24,7 @@ const AUTHORIZER_TYPE: &str = "kubernetes.authorization.Authorizer";
 const RESOURCE_CHECK_TYPE: &str = "kubernetes.authorization.ResourceCheck";
 
 /// The optional variables that an environment declares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Declared {
     pub params: bool,
     pub authorizer: bool,
@@ -65,6 +66,7 @@ pub(crate) fn with_types(base: &Environment, declared: Declared, object: Type, p
         true => Arc::from(name),
         false => Arc::from(hidden),
     };
+    let base = if declared.patch_types { &base.with_patch_types() } else { base };
     base.with_variables([
         ("object".into(), object.clone()),
         ("oldObject".into(), object),
@@ -79,9 +81,9 @@ pub(crate) fn with_types(base: &Environment, declared: Declared, object: Type, p
     ])
 }
 
-/// An environment with the variables of a policy.
-pub(crate) fn with_variables(environment: &Environment, variables: &[(Arc<str>, Type)]) -> Environment {
-    environment.with_record("variables", "kubernetes.variables", variables)
+/// The variables of a policy, without any yet.
+pub(crate) fn variables() -> Record {
+    Record::new("variables", "kubernetes.variables")
 }
 
 fn object(name: &str, fields: &[(&str, Type)]) -> Type {

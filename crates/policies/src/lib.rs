@@ -14,16 +14,23 @@
 //! `Request` is computed only if an expression reads it. Every evaluation has upstream's cost limits.
 
 mod activation;
+mod check;
 mod environment;
 mod expression;
 mod match_conditions;
+mod mutating;
+mod policy;
 #[cfg(test)]
 mod testing;
+mod validating;
 
 pub use activation::{Bindings, Request};
+pub use check::{ConditionChecker, PolicyChecker, Purpose};
 pub use environment::{Declared, Mode};
 pub use expression::{CompileError, ErrorKind};
 pub use match_conditions::{FailurePolicy, Match, MatchConditions};
+pub use mutating::MutatingPolicy;
+pub use validating::{Annotation, Decision, Validated, ValidatingPolicy};
 
 /// Maximum cost of one evaluation of an expression.
 pub const PER_CALL_LIMIT: u64 = 1_000_000;

@@ -7,6 +7,10 @@ use corten_cel::library::authz::{Authorizer, Decision, ResourceCheck, Subject, T
 
 use crate::Request;
 
+pub(crate) fn parse(text: &str) -> Tree {
+    json::parse(text.as_bytes()).unwrap()
+}
+
 #[derive(Debug)]
 struct Gets;
 
@@ -20,8 +24,8 @@ impl Authorizer for Gets {
 pub(crate) struct Sample {
     pub(crate) object: Option<Tree>,
     pub(crate) old: Option<Tree>,
-    request: Tree,
-    authorizer: (Subject, ResourceCheck),
+    pub(crate) request: Tree,
+    pub(crate) authorizer: (Subject, ResourceCheck),
 }
 
 impl Default for Sample {
@@ -31,9 +35,9 @@ impl Default for Sample {
         let request =
             r#"{"operation":"CREATE","name":"a","namespace":"default","userInfo":{"username":"jane"}}"#;
         Sample {
-            object: Some(json::parse(object.as_bytes()).unwrap()),
+            object: Some(parse(object)),
             old: None,
-            request: json::parse(request.as_bytes()).unwrap(),
+            request: parse(request),
             authorizer: (subject.clone(), subject.resource("", "configmaps")),
         }
     }
@@ -55,4 +59,11 @@ impl Request for Sample {
     fn authorizer(&self) -> (&Subject, &ResourceCheck) {
         (&self.authorizer.0, &self.authorizer.1)
     }
+}
+
+/// The type of an object of a built-in kind.
+pub(crate) fn schema_of(object: &Tree) -> corten_api::schema::StructRef {
+    let (api_version, kind) = (object.str_at(&["apiVersion"]).unwrap(), object.str_at(&["kind"]).unwrap());
+    let (group, version) = corten_api::resources::split_api_version(api_version);
+    corten_api::resources::schema_of(group, version, kind).unwrap()
 }

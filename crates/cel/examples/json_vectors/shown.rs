@@ -43,6 +43,7 @@ pub(crate) fn show(value: &Value<'_>) -> String {
         Value::Type(ty) => format!("type({})", ty.name()),
         Value::Optional(None) => "none".to_owned(),
         Value::Optional(Some(value)) => format!("some({})", show(value)),
+        Value::Object(object) => format!("{}{{..}}", object.name),
         Value::Opaque(_) => opaque(value),
         Value::Preserved(_) => "unknown".to_owned(),
     }

@@ -102,6 +102,7 @@ fn build(enabled: &dyn Fn(&Feature) -> bool) -> Environment {
         cross_type_comparisons: false,
         validators: Validators { mixed: true, literals: false, formats: false },
         keyword_fields: false,
+        patch_types: false,
     };
     for feature in FEATURES.iter().filter(|feature| enabled(feature)) {
         match &feature.contents {

@@ -48,7 +48,7 @@ impl<'a> Evaluator<'_, 'a> {
             },
         };
         if attribute.qualifiers.is_empty() {
-            return Ok(root);
+            return Ok(if attribute.test { Value::Bool(true) } else { root });
         }
         self.qualify(root, &attribute.qualifiers, attribute.test)
     }
@@ -136,6 +136,7 @@ fn read_field<'a>(value: &Value<'a>, name: &'a str, presence: bool) -> Result<Op
             None if !presence => Err(format!("no such key: {name}").into()),
             found => Ok(found),
         },
+        Value::Object(object) => object.read(name, presence),
         _ => read_key(value, &Value::String(Text::Borrowed(name)), presence),
     }
 }
@@ -193,6 +194,7 @@ pub(super) fn go_type(value: &Value<'_>) -> &'static str {
         Value::Map(_) => "*types.baseMap",
         Value::Type(_) => "*types.Type",
         Value::Optional(_) => "*types.Optional",
+        Value::Object(_) => "*dynamic.ObjectVal",
         Value::Opaque(_) | Value::Preserved(_) => "ref.Val",
     }
 }

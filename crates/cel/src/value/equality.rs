@@ -43,6 +43,7 @@ pub(super) fn direct<'a>(a: &Value<'a>, b: &Value<'a>) -> Result<bool> {
         },
         (Value::Opaque(a), Value::Opaque(b)) => a.equals(&**b).ok_or(Error::no_such_overload())?,
         (Value::Opaque(_), _) => return Err(Error::no_such_overload()),
+        (Value::Object(a), Value::Object(b)) => a.equals(b)?,
         (Value::Preserved(a), Value::Preserved(b)) => a == b,
         (Value::List(a), Value::List(b)) => lists(a, b)?,
         (Value::Map(a), Value::Map(b)) => maps(a, b)?,

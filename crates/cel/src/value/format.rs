@@ -26,6 +26,7 @@ impl fmt::Display for Value<'_> {
             Value::Optional(None) => f.write_str("optional.none()"),
             Value::Optional(Some(value)) => write!(f, "optional({value})"),
             Value::Opaque(value) => write!(f, "{value:?}"),
+            Value::Object(object) => write!(f, "{}{{}}", object.name),
             Value::Preserved(_) => f.write_str("unknown"),
         }
     }
