@@ -24,14 +24,16 @@ pub enum Purpose {
 /// Checks the expressions of one policy. Its variables come first, in their order.
 pub struct PolicyChecker {
     params: bool,
-    composition: Composition,
+    composition: Option<Composition>,
     /// Environments without variables; they are made once.
     environments: HashMap<(bool, Declared), Environment>,
 }
 
 impl PolicyChecker {
-    pub fn new(params: bool) -> PolicyChecker {
-        PolicyChecker { params, composition: Composition::new(params), environments: HashMap::new() }
+    /// A checker of a policy. One that is not composed has no variables.
+    pub fn new(params: bool, composed: bool) -> PolicyChecker {
+        let composition = composed.then(|| Composition::new(params));
+        PolicyChecker { params, composition, environments: HashMap::new() }
     }
 
     fn environment(&mut self, mode: Mode, declared: Declared) -> Environment {
@@ -43,7 +45,8 @@ impl PolicyChecker {
     pub fn variable(&mut self, name: &str, text: &str, mode: Mode) -> Result<(), CompileError> {
         let declared = Declared { params: self.params, authorizer: true, patch_types: false };
         let environment = self.environment(mode, declared);
-        self.composition.add(&environment, name, text).map_or(Ok(()), Err)
+        let composition = self.composition.get_or_insert_with(|| Composition::new(declared.params));
+        composition.add(&environment, name, text).map_or(Ok(()), Err)
     }
 
     pub fn expression(&mut self, purpose: Purpose, text: &str, mode: Mode) -> Result<(), CompileError> {
@@ -60,7 +63,8 @@ impl PolicyChecker {
             Purpose::JsonPatch => Returns::JsonPatch,
         };
         let environment = self.environment(mode, declared);
-        compile(&self.composition.extend(&environment), text, returns).map(drop)
+        let composed = self.composition.as_ref().map(|composition| composition.extend(&environment));
+        compile(composed.as_ref().unwrap_or(&environment), text, returns).map(drop)
     }
 }
 

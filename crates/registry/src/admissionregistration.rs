@@ -1,6 +1,7 @@
 //! `admissionregistration.k8s.io`.
 
 mod defaults;
+mod expressions;
 pub(crate) mod mutatingadmissionpolicies;
 pub(crate) mod mutatingadmissionpolicybindings;
 pub(crate) mod mutatingwebhookconfigurations;

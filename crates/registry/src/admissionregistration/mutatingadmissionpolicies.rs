@@ -2,8 +2,10 @@
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
+use corten_policies::Purpose;
 
 use super::defaults::match_resources;
+use super::expressions::Expressions;
 use super::params::param_kind;
 use super::policies::validate_policy;
 use super::validate::{
@@ -12,7 +14,6 @@ use super::validate::{
 use crate::defaults::{fill_absent, made};
 use crate::rules::{Generation, RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, count, integer, name, text};
-use crate::validation::expression::validate_expression;
 use crate::validation::text::{list, member, text as text_of};
 
 pub(crate) const RULES: Rules = Rules {
@@ -56,13 +57,13 @@ fn validate_create(object: &Value, errors: &mut ErrorList) {
 }
 
 fn validate_spec(spec: &Value, old: Option<&Value>, errors: &mut ErrorList) {
-    validate_policy(spec, old, true, errors);
+    let mut expressions = validate_policy(spec, old, true, errors);
     let (mutations, at) = (list(spec, "mutations"), SPEC.child("mutations"));
     if mutations.is_empty() {
         errors.required(at, "mutations must contain at least one item");
     }
     for (i, mutation) in mutations.iter().enumerate() {
-        validate_mutation(mutation, &at.index(i), errors);
+        validate_mutation(mutation, &mut expressions, &at.index(i), errors);
     }
     match text_of(spec, "reinvocationPolicy") {
         "" => errors.required(SPEC.child("reinvocationPolicy"), ""),
@@ -71,7 +72,12 @@ fn validate_spec(spec: &Value, old: Option<&Value>, errors: &mut ErrorList) {
 }
 
 /// A mutation has the form of its type, and no other.
-fn validate_mutation(mutation: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+fn validate_mutation(
+    mutation: &Value,
+    expressions: &mut Expressions<'_>,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
     let (kind, form, other) = match text_of(mutation, "patchType") {
         "" => return errors.required(at.child("patchType"), ""),
         "JSONPatch" => ("JSONPatch", "jsonPatch", "applyConfiguration"),
@@ -84,7 +90,15 @@ fn validate_mutation(mutation: &Value, at: &Field<'_>, errors: &mut ErrorList) {
         None => errors.required(at.child(form), format!("must be specified when patchType is {kind}")),
         Some(patch) => {
             let at = at.child(form);
-            validate_expression(text_of(patch, "expression"), "", &at.child("expression"), errors);
+            let (at, expression) = (at.child("expression"), text_of(patch, "expression"));
+            let purpose = match kind {
+                "JSONPatch" => Purpose::JsonPatch,
+                _ => Purpose::ApplyConfiguration,
+            };
+            match expression.trim() {
+                "" => errors.required(at, ""),
+                _ => expressions.validate(purpose, expression, &at, errors),
+            }
         }
     }
     if member(mutation, other).is_some() {

@@ -3,16 +3,23 @@
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
+use super::expressions::{Conditions, Expressions};
 use super::validate::{
     FAILURE_POLICIES, SPEC, validate_choice, validate_match_conditions, validate_match_resources,
 };
 use crate::prepare::same;
-use crate::validation::expression::{is_identifier, validate_expression};
+use crate::validation::expression::is_identifier;
 use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector};
 use crate::validation::text::{complain, list, member, text};
 
 /// The shared part of a policy's spec. Mutating policies never match deletions.
-pub(super) fn validate_policy(spec: &Value, old: Option<&Value>, mutating: bool, errors: &mut ErrorList) {
+/// Returns the policy's expressions, to which the variables are known.
+pub(super) fn validate_policy<'o>(
+    spec: &Value,
+    old: Option<&'o Value>,
+    mutating: bool,
+    errors: &mut ErrorList,
+) -> Expressions<'o> {
     validate_choice(spec, "failurePolicy", FAILURE_POLICIES, &SPEC, errors);
     if let Some(kind) = member(spec, "paramKind") {
         validate_param_kind(kind, &SPEC.child("paramKind"), errors);
@@ -33,11 +40,15 @@ pub(super) fn validate_policy(spec: &Value, old: Option<&Value>, mutating: bool,
     let unchanged = |old| ["paramKind", "matchConditions"].iter().all(|key| same(spec, old, &[key]));
     if !old.is_some_and(unchanged) {
         let conditions = list(spec, "matchConditions");
-        validate_match_conditions(conditions, &SPEC.child("matchConditions"), errors);
+        let compiled = Conditions::new(member(spec, "paramKind").is_some(), old);
+        validate_match_conditions(conditions, &compiled, &SPEC.child("matchConditions"), errors);
     }
-    for (i, variable) in list(spec, "variables").iter().enumerate() {
-        validate_variable(variable, &SPEC.child("variables").index(i), errors);
+    let variables = list(spec, "variables");
+    let mut expressions = Expressions::new(spec, old, mutating || !variables.is_empty());
+    for (i, variable) in variables.iter().enumerate() {
+        validate_variable(variable, &mut expressions, &SPEC.child("variables").index(i), errors);
     }
+    expressions
 }
 
 fn refuse_deletions(resources: &Value, at: &Field<'_>, errors: &mut ErrorList) {
@@ -93,15 +104,19 @@ fn validate_api_version(api_version: &str, at: &Field<'_>, errors: &mut ErrorLis
     }
 }
 
-fn validate_variable(variable: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+fn validate_variable(
+    variable: &Value,
+    expressions: &mut Expressions<'_>,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
     let name = text(variable, "name");
     if name.trim().is_empty() {
         errors.required(at.child("name"), "name is not specified");
     } else if !is_identifier(name) {
         errors.invalid(at.child("name"), &Value::from(name), "must be a valid CEL identifier");
     }
-    let missing = "expression is not specified";
-    validate_expression(text(variable, "expression"), missing, &at.child("expression"), errors);
+    expressions.variable(name, text(variable, "expression"), &at.child("expression"), errors);
 }
 
 /// A binding: its policy, parameters and matched requests.

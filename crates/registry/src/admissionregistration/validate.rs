@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use corten_api::status::ErrorList;
 use corten_api::{ByContent, Field, Value, names};
 
-use crate::validation::expression::validate_expression;
+use super::expressions::Conditions;
 use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector};
 use crate::validation::repeats::Repeats;
 use crate::validation::text::{complain, list, member, text};
@@ -164,14 +164,19 @@ fn validate_resource_names(names: &[Value], at: &Field<'_>, errors: &mut ErrorLi
     }
 }
 
-pub(super) fn validate_match_conditions(conditions: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
+pub(super) fn validate_match_conditions(
+    conditions: &[Value],
+    expressions: &Conditions<'_>,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
     if conditions.len() > MATCH_CONDITIONS_MAX {
         errors.too_many(at, conditions.len(), MATCH_CONDITIONS_MAX);
     }
     let repeats = Repeats::of(conditions, |item| text(item, "name"));
     for (i, condition) in conditions.iter().enumerate() {
         let (at, name) = (at.index(i), text(condition, "name"));
-        validate_expression(text(condition, "expression"), "", &at.child("expression"), errors);
+        expressions.validate(text(condition, "expression"), &at.child("expression"), errors);
         match name {
             "" => errors.required(at.child("name"), ""),
             name => complain(&at.child("name"), name, names::qualified_name(name), errors),

@@ -4,6 +4,7 @@
 use corten_api::status::ErrorList;
 use corten_api::{ByContent, Field, Value, names};
 
+use super::expressions::Conditions;
 use super::validate::{
     FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES, refuse_static_name, static_name_warnings,
     validate_choice, validate_match_conditions, validate_rule,
@@ -52,13 +53,13 @@ impl Leeway {
 const SELECTORS: [&str; 2] = ["namespaceSelector", "objectSelector"];
 
 pub(super) fn create(object: &Value, errors: &mut ErrorList) {
-    validate_webhooks(list(object, "webhooks"), Leeway::default(), errors);
+    validate_webhooks(list(object, "webhooks"), &[], Leeway::default(), errors);
     refuse_static_name(object, errors);
 }
 
 pub(super) fn update(object: &Value, old: &Value, errors: &mut ErrorList) {
-    let hooks = list(object, "webhooks");
-    validate_webhooks(hooks, Leeway::of(hooks, list(old, "webhooks")), errors);
+    let (hooks, old) = (list(object, "webhooks"), list(old, "webhooks"));
+    validate_webhooks(hooks, old, Leeway::of(hooks, old), errors);
 }
 
 fn is_review_version(version: &Value) -> bool {
@@ -74,11 +75,12 @@ fn has_repeated_names(hooks: &[Value]) -> bool {
     (0..hooks.len()).any(|i| repeats.at(i))
 }
 
-fn validate_webhooks(hooks: &[Value], leeway: Leeway, errors: &mut ErrorList) {
+fn validate_webhooks(hooks: &[Value], old: &[Value], leeway: Leeway, errors: &mut ErrorList) {
+    let conditions = Conditions::new(false, old);
     let (at, repeats) = (Field::new("webhooks"), names(hooks));
     for (i, hook) in hooks.iter().enumerate() {
         let at = at.index(i);
-        validate_webhook(hook, leeway, &at, errors);
+        validate_webhook(hook, leeway, &conditions, &at, errors);
         let versions = list(hook, "admissionReviewVersions");
         validate_review_versions(versions, leeway, &at.child("admissionReviewVersions"), errors);
         let name = text(hook, "name");
@@ -88,7 +90,13 @@ fn validate_webhooks(hooks: &[Value], leeway: Leeway, errors: &mut ErrorList) {
     }
 }
 
-fn validate_webhook(hook: &Value, leeway: Leeway, at: &Field<'_>, errors: &mut ErrorList) {
+fn validate_webhook(
+    hook: &Value,
+    leeway: Leeway,
+    expressions: &Conditions<'_>,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
     fully_qualified_name(text(hook, "name"), &at.child("name"), errors);
     for (i, rule) in list(hook, "rules").iter().enumerate() {
         validate_rule(rule, &at.child("rules").index(i), errors);
@@ -117,7 +125,7 @@ fn validate_webhook(hook: &Value, leeway: Leeway, at: &Field<'_>, errors: &mut E
     validate_client_config(config, &at.child("clientConfig"), errors);
     if !leeway.match_conditions {
         let conditions = list(hook, "matchConditions");
-        validate_match_conditions(conditions, &at.child("matchConditions"), errors);
+        validate_match_conditions(conditions, expressions, &at.child("matchConditions"), errors);
     }
 }
 

@@ -1,14 +1,4 @@
-//! CEL expressions in objects. They are not compiled: only their presence is checked.
-
-use corten_api::Field;
-use corten_api::status::ErrorList;
-
-/// A required expression. This is where it would be compiled.
-pub(crate) fn validate_expression(expression: &str, missing: &str, at: &Field<'_>, errors: &mut ErrorList) {
-    if expression.trim().is_empty() {
-        errors.required(at, missing);
-    }
-}
+//! Names of variables in CEL expressions.
 
 /// Returns true if a text can be the name of a variable.
 pub(crate) fn is_identifier(name: &str) -> bool {

@@ -2,11 +2,12 @@
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
+use corten_policies::Purpose;
 
+use crate::admissionregistration::expressions::Expressions;
 use crate::admissionregistration::policies::validate_policy;
 use crate::admissionregistration::validate::{SPEC, refuse_static_name, spec, validate_choice};
 use crate::validation::conditions::validate_conditions;
-use crate::validation::expression::validate_expression;
 use crate::validation::repeats::Repeats;
 use crate::validation::text::{complain, list, text};
 
@@ -41,7 +42,7 @@ pub(super) fn subresource(name: &str, object: &Value, _: &Value, errors: &mut Er
 
 fn validate_spec(object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let policy = spec(object);
-    validate_policy(policy, old, false, errors);
+    let mut expressions = validate_policy(policy, old, false, errors);
     let (validations, annotations) = (list(policy, "validations"), list(policy, "auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
         for key in ["validations", "auditAnnotations"] {
@@ -51,15 +52,23 @@ fn validate_spec(object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
         return;
     }
     for (i, validation) in validations.iter().enumerate() {
-        validate_validation(validation, &SPEC.child("validations").index(i), errors);
+        validate_validation(validation, &mut expressions, &SPEC.child("validations").index(i), errors);
     }
     let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
-    validate_annotations(name, annotations, &SPEC.child("auditAnnotations"), errors);
+    validate_annotations(name, annotations, &mut expressions, &SPEC.child("auditAnnotations"), errors);
 }
 
-fn validate_validation(validation: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    let missing = "expression is not specified";
-    validate_expression(text(validation, "expression"), missing, &at.child("expression"), errors);
+fn validate_validation(
+    validation: &Value,
+    expressions: &mut Expressions<'_>,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
+    let expression = text(validation, "expression");
+    match expression.trim() {
+        "" => errors.required(at.child("expression"), "expression is not specified"),
+        _ => expressions.validate(Purpose::Validation, expression, &at.child("expression"), errors),
+    }
     for key in ["messageExpression", "message"] {
         let message = text(validation, key);
         let at = at.child(key);
@@ -67,13 +76,21 @@ fn validate_validation(validation: &Value, at: &Field<'_>, errors: &mut ErrorLis
             errors.invalid(at, &Value::from(message), "must be non-empty if specified");
         } else if key == "message" && message.trim().contains(['\n', '\r']) {
             errors.invalid(at, &Value::from(message), "must not contain line breaks");
+        } else if key == "messageExpression" && !message.is_empty() {
+            expressions.validate(Purpose::Message, message, &at, errors);
         }
     }
     let reasons = &["Forbidden", "Invalid", "RequestEntityTooLarge"];
     validate_choice(validation, "reason", reasons, at, errors);
 }
 
-fn validate_annotations(policy: &str, annotations: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
+fn validate_annotations(
+    policy: &str,
+    annotations: &[Value],
+    expressions: &mut Expressions<'_>,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
     if annotations.len() > AUDIT_ANNOTATIONS_MAX {
         let why = format!("must not have more than {AUDIT_ANNOTATIONS_MAX} auditAnnotations");
         errors.invalid(at, &Value::from(annotations.to_vec()), why);
@@ -91,8 +108,10 @@ fn validate_annotations(policy: &str, annotations: &[Value], at: &Field<'_>, err
         if value.trim().len() > VALUE_EXPRESSION_MAX_LENGTH {
             let why = format!("must not exceed {VALUE_EXPRESSION_MAX_LENGTH} bytes in length");
             errors.required(value_at, why);
+        } else if value.trim().is_empty() {
+            errors.required(value_at, "valueExpression is not specified");
         } else {
-            validate_expression(value, "valueExpression is not specified", &value_at, errors);
+            expressions.validate(Purpose::AuditAnnotation, value, &value_at, errors);
         }
         if repeats.at(i) {
             errors.duplicate(at.child("key"), &Value::from(key));
