@@ -6,9 +6,11 @@
 //!
 //! Webhooks and policies (`Admit::Any`, `Validate::Any`) also see deletions, which have no object to change, and
 //! connections, whose object is their options. They share `matching` (the requests they apply to), `versioned` (the version
-//! in which they see an object) and `reinvocation` (the second round after one of them changed the object).
+//! in which they see an object), `expressions` (the values that CEL sees) and `reinvocation` (the second round after one of them
+//! changed the object).
 
 mod certificate_requests;
+mod expressions;
 mod finalizers;
 mod lookup;
 mod matching;

@@ -12,12 +12,33 @@ use crate::crd;
 use crate::decode;
 use crate::respond;
 
+/// The objects of a request in a target's version.
+pub(super) struct Shown {
+    pub(super) target: Target,
+    pub(super) object: Option<Value>,
+    pub(super) old: Option<Value>,
+}
+
+impl Shown {
+    pub(super) async fn new(
+        attributes: &Attributes<'_>,
+        target: Target,
+        object: Option<&Value>,
+    ) -> Result<Shown, Status> {
+        let object = match object {
+            Some(object) => Some(to_target(attributes, &target, object).await?),
+            None => None,
+        };
+        let old = match attributes.old {
+            Some(old) => Some(to_target(attributes, &target, old).await?),
+            None => None,
+        };
+        Ok(Shown { target, object, old })
+    }
+}
+
 /// An object in a target's version.
-pub(super) async fn to_target(
-    attributes: &Attributes<'_>,
-    target: &Target,
-    object: &Value,
-) -> Result<Value, Status> {
+async fn to_target(attributes: &Attributes<'_>, target: &Target, object: &Value) -> Result<Value, Status> {
     let mut shown = object.clone();
     if attributes.is_own_kind() {
         shown = match &target.served.converter {

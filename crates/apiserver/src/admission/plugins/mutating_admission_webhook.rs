@@ -8,9 +8,10 @@ use std::sync::atomic::Ordering;
 use corten_api::{Status, Value, json, patch};
 
 use super::{Admit, Plugin, Validate, Verdict};
+use crate::admission::Attributes;
 use crate::admission::matching::Target;
+use crate::admission::versioned::{Shown, from_target};
 use crate::admission::webhooks::{self, Failure, Webhook, WebhookKind};
-use crate::admission::{Attributes, versioned};
 
 pub(super) const PLUGIN: Plugin =
     Plugin { name: "MutatingAdmissionWebhook", admit: Admit::Any(admit), validate: Validate::Nothing };
@@ -114,18 +115,12 @@ async fn change(
     object: &mut Option<&mut Value>,
     place: &str,
 ) -> Result<bool, Refusal> {
-    let shown = match object.as_deref() {
-        Some(object) => Some(versioned::to_target(attributes, target, object).await?),
-        None => None,
-    };
-    let old = match attributes.old {
-        Some(old) => Some(versioned::to_target(attributes, target, old).await?),
-        None => None,
-    };
+    let shown = Shown::new(attributes, target.clone(), object.as_deref()).await?;
     let request = attributes.admission_request(target, object.as_deref());
-    let answer = webhooks::invoke(webhook, attributes, request, (shown.as_ref(), old.as_ref())).await;
+    let answer =
+        webhooks::invoke(webhook, attributes, request, (shown.object.as_ref(), shown.old.as_ref())).await;
     let Some(operations) = answer.map_err(Refusal::Call)?.patch else { return Ok(false) };
-    let (Some(object), Some(before)) = (object.as_deref_mut(), shown) else {
+    let (Some(object), Some(before)) = (object.as_deref_mut(), shown.object) else {
         return Err(Refusal::Status(Status::internal(format!(
             "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
             &*webhook.name
@@ -137,7 +132,7 @@ async fn change(
     if patched == before {
         return Ok(false);
     }
-    let new = versioned::from_target(attributes, target, patched).await?;
+    let new = from_target(attributes, target, patched).await?;
     if new == *object {
         return Ok(false);
     }

@@ -4,21 +4,14 @@ use corten_api::{Status, Value};
 use futures_util::future::join_all;
 
 use super::{Admit, Plugin, Validate, Verdict};
-use crate::admission::matching::Target;
+use crate::admission::Attributes;
+use crate::admission::versioned::Shown;
 use crate::admission::webhooks::{self, Failure, Webhook, WebhookKind};
-use crate::admission::{Attributes, versioned};
 
 pub(super) const PLUGIN: Plugin =
     Plugin { name: "ValidatingAdmissionWebhook", admit: Admit::Nothing, validate: Validate::Any(validate) };
 
 const FAILED_OPEN: &str = "failed-open.validating.webhook.admission.k8s.io/";
-
-/// The objects of a request in the version of a target.
-struct Shown {
-    target: Target,
-    object: Option<Value>,
-    old: Option<Value>,
-}
 
 fn validate<'a>(attributes: &'a Attributes<'a>, object: Option<&'a Value>) -> Verdict<'a> {
     let hooks = attributes.backend().admission.webhooks.of(WebhookKind::Validating, attributes);
@@ -34,7 +27,7 @@ fn validate<'a>(attributes: &'a Attributes<'a>, object: Option<&'a Value>) -> Ve
             let at = match known {
                 Some(at) => at,
                 None => {
-                    shown.push(show(attributes, target, object).await?);
+                    shown.push(Shown::new(attributes, target, object).await?);
                     shown.len() - 1
                 }
             };
@@ -52,18 +45,6 @@ fn validate<'a>(attributes: &'a Attributes<'a>, object: Option<&'a Value>) -> Ve
         // All are waited for, so that warnings of every webhook reach the client; the first refusal counts.
         join_all(calls).await.into_iter().collect()
     })
-}
-
-async fn show(attributes: &Attributes<'_>, target: Target, object: Option<&Value>) -> Result<Shown, Status> {
-    let shown = match object {
-        Some(object) => Some(versioned::to_target(attributes, &target, object).await?),
-        None => None,
-    };
-    let old = match attributes.old {
-        Some(old) => Some(versioned::to_target(attributes, &target, old).await?),
-        None => None,
-    };
-    Ok(Shown { target, object: shown, old })
 }
 
 /// The refusal of a request, unless the webhook says that its failure is to be ignored.

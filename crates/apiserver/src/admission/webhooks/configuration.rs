@@ -1,11 +1,15 @@
 //! One webhook of a configuration, parsed once.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use corten_api::{Status, Str, Value};
+use corten_policies::{FailurePolicy, Match, MatchConditions};
 
 use crate::admission::Attributes;
+use crate::admission::expressions::Evaluated;
 use crate::admission::matching::{Criteria, Target};
+use crate::heavy;
 use crate::webhook_client::WebhookClient;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +52,9 @@ pub(in crate::admission) struct Webhook {
     /// The first version that both sides know.
     pub(super) review_version: Option<ReviewVersion>,
     pub(super) client: Result<WebhookClient, String>,
+    match_conditions: Value,
+    /// Compiled when a request first matches the rules.
+    conditions: OnceLock<MatchConditions>,
 }
 
 impl Webhook {
@@ -75,20 +82,38 @@ impl Webhook {
             timeout: Duration::from_secs(seconds.unwrap_or(10).clamp(1, 30)),
             review_version: versions.into_iter().find_map(known),
             client: WebhookClient::new(webhook.get("clientConfig").unwrap_or(&none)),
+            match_conditions: webhook.get("matchConditions").cloned().unwrap_or_default(),
+            conditions: OnceLock::new(),
         }
     }
 
-    /// Evaluates the match conditions.
-    #[expect(
-        clippy::unused_async,
-        reason = "conditions see the object in the target's version, which may need a webhook"
-    )]
+    /// Evaluates the match conditions, which see the objects in the target's version.
     pub(in crate::admission) async fn conditions_match(
         &self,
-        _attributes: &Attributes<'_>,
-        _target: &Target,
-        _object: Option<&Value>,
+        attributes: &Attributes<'_>,
+        target: &Target,
+        object: Option<&Value>,
     ) -> Result<bool, Status> {
-        Ok(true)
+        let conditions = self.conditions.get_or_init(|| {
+            let policy = if self.ignores_failure { FailurePolicy::Ignore } else { FailurePolicy::Fail };
+            MatchConditions::compile(Some(&self.match_conditions), policy)
+        });
+        if conditions.is_empty() {
+            return Ok(true);
+        }
+        let request = Evaluated::new(attributes, target.clone(), object).await?;
+        match heavy::blocking(|| conditions.evaluate(&request)) {
+            Match::Yes => Ok(true),
+            Match::No(_) => Ok(false),
+            Match::Error(why) => {
+                tracing::warn!(
+                    webhook = &*self.name,
+                    err = why,
+                    "cannot evaluate match conditions; failing closed"
+                );
+                let (group, resource) = attributes.resource();
+                Err(Status::forbidden(group, resource, attributes.request_name(object), why))
+            }
+        }
     }
 }
