@@ -187,7 +187,10 @@ impl<'s> Walk<'s, '_> {
                 Value::Bool(_) => Ok(()),
                 _ => Err("boolean or JSON schema expected".to_owned().into()),
             },
-            Kind::Raw | Kind::Any(_) => Ok(()),
+            Kind::Raw | Kind::Any(_) => {
+                value.normalize_numbers();
+                Ok(())
+            }
             Kind::List(item, _) => self.list(value, kind, item),
             Kind::Map(item, _) => self.map(value, kind, item),
             Kind::Struct(schema) => self.object(value, schema),

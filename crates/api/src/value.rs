@@ -293,6 +293,20 @@ impl Value {
     }
 
     /// Removes and returns the value at a path.
+    /// Turns floats that are integers into integers, as reading the encoded text would.
+    pub fn normalize_numbers(&mut self) {
+        const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+        match self {
+            #[expect(clippy::cast_possible_truncation, reason = "the bounds were checked")]
+            Value::Float(float) if float.fract() == 0.0 && (-LIMIT..LIMIT).contains(float) => {
+                *self = Value::Int(*float as i64);
+            }
+            Value::Array(items) => items.iter_mut().for_each(Value::normalize_numbers),
+            Value::Object(map) => map.iter_mut().for_each(|(_, value)| value.normalize_numbers()),
+            _ => {}
+        }
+    }
+
     pub fn remove(&mut self, path: &[&str]) -> Option<Value> {
         let (last, parents) = path.split_last()?;
         let parent = parents.iter().try_fold(self, |place, key| place.get_mut(key))?;

@@ -209,7 +209,7 @@ fn events(body: Incoming) -> EventStream {
 }
 
 fn event(line: &Bytes) -> Result<WatchEvent, Error> {
-    let mut frame = json::parse(line).map_err(Error::transport)?;
+    let mut frame = json::parse_envelope(line).map_err(Error::transport)?;
     let object = frame.remove(&["object"]).unwrap_or_default();
     let seen = |object: Value| Seen {
         text: Bytes::from(json::write_to_string(&object)),

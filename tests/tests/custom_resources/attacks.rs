@@ -210,3 +210,43 @@ fn a_definition_cannot_show_objects_of_other_resources() {
         assert_eq!(items, json!([]), "objects of gadgets are shown as widgets");
     }
 }
+
+#[test]
+fn numbers_and_field_sets_in_any_place_are_stored_as_they_are_shown() {
+    let server = Server::start();
+    let client = server.client();
+    install(client, &with_spec(&any()));
+    let managed = r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{}}}]}}"#;
+    let table = [
+        (
+            r#"{"a":1.0,"b":1e3,"c":-0.0,"d":1.5,"e":1e21}"#,
+            json!({"a": 1, "b": 1000, "c": 0, "d": 1.5, "e": 1e21}),
+        ),
+        (r#"{"fieldsV1":{"a":{}}}"#, json!({"fieldsV1": {"a": {}}})),
+        (managed, serde_json::from_str(managed).expect("JSON")),
+    ];
+    for (at, (spec, expected)) in table.iter().enumerate() {
+        let body = format!(
+            r#"{{"apiVersion":"example.com/v1","kind":"Widget","metadata":{{"name":"w{at}"}},"spec":{spec}}}"#
+        );
+        let request = Request::new("POST", WIDGETS).body("application/json", body.clone());
+        let created = client.send(&request).expect(201);
+        assert_eq!(&created["spec"], expected, "{spec}");
+        assert_eq!(&client.get(format!("{WIDGETS}/w{at}")).expect(200)["spec"], expected, "{spec}");
+        // The same again changes nothing.
+        let again = Request::new("PUT", format!("{WIDGETS}/w{at}")).body(
+            "application/json",
+            body.replacen(
+                "\"metadata\":{",
+                &format!("\"metadata\":{{\"resourceVersion\":{},", created["metadata"]["resourceVersion"]),
+                1,
+            ),
+        );
+        assert_eq!(client.send(&again).expect(200)["metadata"]["generation"], 1, "{spec}");
+    }
+    let body =
+        r#"{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"x"},"spec":{"a":1e400}}"#;
+    let refused = client.send(&Request::new("POST", WIDGETS).body("application/json", body));
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    client.get("/readyz").expect_status(200);
+}

@@ -1,8 +1,9 @@
 //! JSON text to `Value`.
 //!
 //! Errors are worded as in Go's `encoding/json`, since they reach users. Invalid UTF-8 is
-//! replaced, as in Go. Nesting is limited so that no input can exhaust the stack. The value of a
-//! member called `fieldsV1` is kept as raw text: it is the bulk of most objects and rarely needed as a tree.
+//! replaced, as in Go. Nesting is limited so that no input can exhaust the stack. The `fieldsV1` of the document's own
+//! managedFields are kept as raw text: they are the bulk of most objects and rarely needed as a tree. Members of that name
+//! elsewhere are ordinary ones.
 //!
 //! Time and memory are linear in the text: paths are formatted only for findings, and these are limited in number and
 //! size.
@@ -33,7 +34,12 @@ pub enum ParseError {
     InvalidCharacter { found: char, context: &'static str },
     #[error("exceeded max depth")]
     TooDeep,
+    #[error("json: cannot unmarshal number {0} into Go value of type float64")]
+    NumberRange(Str),
 }
+
+/// The limit of a number's text in an error.
+const MAX_SHOWN_NUMBER: usize = 64;
 
 /// A character as Go quotes it in its JSON errors.
 fn quote(c: char) -> String {
@@ -59,6 +65,18 @@ pub struct Duplicate {
 /// Parses one JSON document; white space may surround it.
 pub fn parse(text: &[u8]) -> Result<Value, ParseError> {
     parse_reporting(text, None)
+}
+
+/// Parses a list, or a frame of a watch, whose objects have managedFields.
+pub fn parse_envelope(text: &[u8]) -> Result<Value, ParseError> {
+    let text = String::from_utf8_lossy(text);
+    let mut parser = Parser { is_envelope: true, ..Parser::new(&text) };
+    let value = parser.value(0)?;
+    parser.skip_space();
+    if parser.peek().is_some() {
+        return Err(parser.unexpected("after top-level value"));
+    }
+    Ok(value)
 }
 
 /// Parses one JSON document, noting each duplicate key.
@@ -89,6 +107,25 @@ pub(super) fn visit(text: &[u8], order: &mut Order) {
     let _ = parser.value(0);
 }
 
+const TRUE_CONTEXTS: [&str; 3] =
+    ["in literal true (expecting 'r')", "in literal true (expecting 'u')", "in literal true (expecting 'e')"];
+const FALSE_CONTEXTS: [&str; 4] = [
+    "in literal false (expecting 'a')",
+    "in literal false (expecting 'l')",
+    "in literal false (expecting 's')",
+    "in literal false (expecting 'e')",
+];
+const NULL_CONTEXTS: [&str; 3] =
+    ["in literal null (expecting 'u')", "in literal null (expecting 'l')", "in literal null (expecting 'l')"];
+
+/// Places on the way to the fields of managers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Elsewhere,
+    Metadata,
+    ManagedFields,
+}
+
 enum Step {
     Key(Str),
     Index(usize),
@@ -99,8 +136,11 @@ struct Parser<'a, 'd> {
     at: usize,
     /// True if a key occurred twice in one object.
     is_doubled: bool,
-    /// Inside a value that becomes raw text, in which there is no other.
-    in_raw: bool,
+    /// The place in the document, as far as it is on the way to managedFields.
+    place: Place,
+    /// The depth of the object whose managedFields are kept as text.
+    base: usize,
+    is_envelope: bool,
     duplicates: Option<&'d mut Vec<Duplicate>>,
     order: Option<&'d mut Order>,
     path: Vec<Step>,
@@ -115,7 +155,9 @@ impl<'a, 'd> Parser<'a, 'd> {
             text,
             at: 0,
             is_doubled: false,
-            in_raw: false,
+            place: Place::Elsewhere,
+            base: 0,
+            is_envelope: false,
             duplicates: None,
             order: None,
             path: Vec::new(),
@@ -154,16 +196,18 @@ impl<'a, 'd> Parser<'a, 'd> {
             Some(b'{') => self.object(depth).map(Value::Object),
             Some(b'[') => self.array(depth).map(Value::Array),
             Some(b'"') => self.text().map(Value::String),
-            Some(b't') => self.literal("true", "in literal true (expecting 'r')", Value::Bool(true)),
-            Some(b'f') => self.literal("false", "in literal false (expecting 'a')", Value::Bool(false)),
-            Some(b'n') => self.literal("null", "in literal null (expecting 'u')", Value::Null),
+            Some(b't') => self.literal("true", &TRUE_CONTEXTS, Value::Bool(true)),
+            Some(b'f') => self.literal("false", &FALSE_CONTEXTS, Value::Bool(false)),
+            Some(b'n') => self.literal("null", &NULL_CONTEXTS, Value::Null),
             Some(b'-' | b'0'..=b'9') => self.number(),
             _ => Err(self.unexpected("looking for beginning of value")),
         }
     }
 
-    fn literal(&mut self, word: &str, context: &'static str, value: Value) -> Result<Value, ParseError> {
-        for byte in word.bytes() {
+    /// One of the three words, whose first letter was seen. `contexts` are the errors at each of the others.
+    fn literal(&mut self, word: &str, contexts: &[&'static str], value: Value) -> Result<Value, ParseError> {
+        self.at += 1;
+        for (byte, context) in word.bytes().skip(1).zip(contexts) {
             if self.peek() != Some(byte) {
                 return Err(self.unexpected(context));
             }
@@ -183,8 +227,12 @@ impl<'a, 'd> Parser<'a, 'd> {
         let mut is_sorted = true;
         loop {
             let key = self.key()?;
-            let raw = key.is("fieldsV1") && !self.in_raw;
-            let value = if raw { self.raw(depth + 1)? } else { self.member(&key, depth)? };
+            let value = match self.place {
+                Place::ManagedFields if depth == self.base + 3 && key.is("fieldsV1") => {
+                    self.raw(depth + 1)?
+                }
+                _ => self.placed_member(&key, depth)?,
+            };
             is_sorted &= self.members.len() == first || self.members.last().is_some_and(|last| last.0 < key);
             self.members.push((key, value));
             self.skip_space();
@@ -211,6 +259,28 @@ impl<'a, 'd> Parser<'a, 'd> {
                 duplicates.push(Duplicate { path: path_to(path, key) });
             }
         }))
+    }
+
+    /// A member, with its place noted.
+    fn placed_member(&mut self, key: &Str, depth: usize) -> Result<Value, ParseError> {
+        if depth > self.base + 1 {
+            return self.member(key, depth);
+        }
+        let (place, base) = (self.place, self.base);
+        if depth == base && key.is("metadata") {
+            self.place = Place::Metadata;
+        } else if depth == base + 1 && place == Place::Metadata && key.is("managedFields") {
+            self.place = Place::ManagedFields;
+        } else if self.is_envelope && depth == 0 && key.is("object") {
+            self.base = 1;
+        } else if self.is_envelope && depth == 0 && key.is("items") {
+            self.base = 2;
+        } else {
+            self.place = Place::Elsewhere;
+        }
+        let value = self.member(key, depth);
+        (self.place, self.base) = (place, base);
+        value
     }
 
     fn member(&mut self, key: &Str, depth: usize) -> Result<Value, ParseError> {
@@ -290,7 +360,7 @@ impl<'a, 'd> Parser<'a, 'd> {
         if !text.bytes().any(|b| matches!(b, b' ' | b'\n' | b'\r' | b'\t')) {
             return Ok(Value::Raw(Str::new(text)));
         }
-        let tree = Parser { in_raw: true, ..Parser::new(text) }.value(depth)?;
+        let tree = Parser { base: usize::MAX - 3, ..Parser::new(text) }.value(depth)?;
         Ok(Value::Raw(super::write_to_string(&tree).into()))
     }
 
@@ -472,7 +542,10 @@ impl<'a, 'd> Parser<'a, 'd> {
         if integer && let Ok(int) = text.parse() {
             return Ok(Value::Int(int));
         }
-        Ok(Value::Float(text.parse().unwrap_or(f64::MAX)))
+        match text.parse::<f64>() {
+            Ok(float) if float.is_finite() => Ok(Value::Float(float)),
+            _ => Err(ParseError::NumberRange(Str::new(&text[..text.len().min(MAX_SHOWN_NUMBER)]))),
+        }
     }
 
     fn digits(&mut self) {
@@ -564,17 +637,33 @@ mod tests {
 
     #[test]
     fn raw_members_keep_their_text() {
-        let parsed = parse(br#"{"fieldsV1": {"f:a": {}, ".": {"v:\"x\"": {}}}}"#).unwrap();
-        assert_eq!(parsed.get("fieldsV1"), Some(&Value::Raw(r#"{".":{"v:\"x\"":{}},"f:a":{}}"#.into())));
+        let managed = r#"{"managedFields": [{"fieldsV1": {"f:a": {}, ".": {"v:\"x\"": {}}}}]}"#;
+        let raw = Value::Raw(r#"{".":{"v:\"x\"":{}},"f:a":{}}"#.into());
+        let fields =
+            |object: &Value| object.items_at(&["metadata", "managedFields"])[0].get("fieldsV1").cloned();
+        let object = format!(r#"{{"metadata":{managed},"spec":{{"metadata":{managed},"fieldsV1":{{}}}}}}"#);
+        let parsed = parse(object.as_bytes()).unwrap();
+        assert_eq!(fields(&parsed), Some(raw.clone()));
+        assert!(
+            matches!(fields(parsed.get("spec").unwrap()), Some(Value::Object(_))),
+            "not the document's own"
+        );
+        assert_eq!(parsed.at(&["spec", "fieldsV1"]), Some(&Value::object()));
+        let frame = parse_envelope(format!(r#"{{"type":"ADDED","object":{object}}}"#).as_bytes()).unwrap();
+        assert_eq!(fields(frame.get("object").unwrap()), Some(raw.clone()));
+        let list =
+            parse_envelope(format!(r#"{{"metadata":{{}},"items":[{object},{object}]}}"#).as_bytes()).unwrap();
+        assert_eq!(fields(&list.items_at(&["items"])[1]), Some(raw));
     }
 
     #[test]
     fn raw_members_are_checked() {
         for bad in [
-            r#"{"fieldsV1":{"a"::,}}"#,
-            r#"{"fieldsV1":{]}"#,
-            r#"{"fieldsV1":{"a":nul}}"#,
-            r#"{"fieldsV1":{"a":1}"#,
+            r#"{"metadata":{"managedFields":[{"fieldsV1":{"a"::,}}]}}"#,
+            r#"{"metadata":{"managedFields":[{"fieldsV1":{]}]}}"#,
+            r#"{"metadata":{"managedFields":[{"fieldsV1":{"a":nul}}]}}"#,
+            r#"{"metadata":{"managedFields":[{"fieldsV1":{"a":1}"#,
+            "{\"a\":1e400}",
         ] {
             assert!(parse(bad.as_bytes()).is_err(), "{bad}");
         }

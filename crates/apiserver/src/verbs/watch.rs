@@ -22,7 +22,7 @@ use crate::crd;
 use crate::filter::Filter;
 use crate::negotiate::{self, Format, View, Wanted};
 use crate::object::Object;
-use crate::respond::{self, Answer, TableQuery};
+use crate::respond::{self, Answer, IncludeObject, TableQuery};
 use crate::watcher::Watcher;
 
 /// The most objects that are converted for one frame.
@@ -420,11 +420,16 @@ impl Encoder {
         let shown = match self.wanted.view {
             View::Metadata { version, .. } => respond::partial(self.served.rules, &object, version),
             View::Table(version) => {
+                // The annotation that ends the initial events is in the row's object.
+                let include_object = match self.table.include_object {
+                    IncludeObject::None if ends_initial => IncludeObject::Metadata,
+                    asked => asked,
+                };
                 let mut table = respond::table(
                     &self.served,
-                    Vec::new(),
+                    vec![object],
                     Map::new(),
-                    &TableQuery { no_headers: true, ..self.table.clone() },
+                    &TableQuery { no_headers: true, include_object, ..self.table.clone() },
                     version,
                 );
                 table.set(&["metadata", "resourceVersion"], revision.to_string());

@@ -178,16 +178,13 @@ pub(crate) async fn update(call: &mut Call, subresource: &str) -> Result<Answer,
             return Err(call.not_found());
         };
         check_preconditions(call, &object, &current, &asked)?;
-        if matches!(asked.as_str(), "" | "0")
-            && subresource.is_empty()
-            && !call.served.rules.unconditional_update
-        {
+        if matches!(asked.as_str(), "" | "0") && !call.served.rules.unconditional_update {
             let mut errors = ErrorList::new();
             errors.invalid("metadata.resourceVersion", &Value::Int(0), "must be specified for an update");
             return Err(Status::invalid(call.served.group(), call.served.name(), &call.at.name, &errors));
         }
         let mut new = if asked.is_empty() { object.clone() } else { std::mem::take(&mut object) };
-        if asked.is_empty() && (call.served.rules.unconditional_update || !subresource.is_empty()) {
+        if asked.is_empty() {
             meta::set_text(&mut new, "resourceVersion", &current.object.revision.to_string());
         }
         own_changes(call, subresource, &current, &mut new).await?;

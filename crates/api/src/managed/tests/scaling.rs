@@ -13,7 +13,8 @@ fn entry(manager: &str, operation: &str, version: &str, subresource: &str, field
 }
 
 fn list(entries: &[String]) -> Value {
-    json::parse(format!("[{}]", entries.join(",")).as_bytes()).unwrap()
+    let object = format!(r#"{{"metadata":{{"managedFields":[{}]}}}}"#, entries.join(","));
+    json::parse(object.as_bytes()).unwrap().remove(&["metadata", "managedFields"]).unwrap()
 }
 
 const BOTH: &str = r#"{"f:spec":{"f:replicas":{},"f:selector":{}}}"#;

@@ -192,7 +192,7 @@ fn check_text(patch: &str) -> Result<Vec<String>, String> {
 #[test]
 fn answers_are_upstreams() {
     let status = Error::Refused("testing value /a failed: test failed".into()).to_status();
-    assert_eq!((status.code, status.reason), (422, "Invalid"));
+    assert_eq!((status.code, &*status.reason), (422, "Invalid"));
     assert_eq!(status.message, "the server rejected our request due to an error in our request");
     assert_eq!(Error::Malformed("x".into()).to_status().code, 400);
 }

@@ -266,5 +266,5 @@ fn answers_are_upstreams() {
     assert_eq!(Error::RetainKeysFormat.to_status().code, 400);
     assert_eq!(Error::ListOfLists.to_status().code, 422);
     let status = Error::MergeDirectiveInList.to_status();
-    assert_eq!((status.code, status.reason), (500, ""));
+    assert_eq!((status.code, &*status.reason), (500, ""));
 }
