@@ -87,6 +87,11 @@ impl Webhook {
         serde_json::json!({"url": url, "caBundle": STANDARD.encode(&self.certificate.cert_pem)})
     }
 
+    /// The number of requests so far.
+    pub fn count(&self) -> usize {
+        self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// The bodies of all requests so far.
     pub fn requests(&self) -> Vec<Value> {
         self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()

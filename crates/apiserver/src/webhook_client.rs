@@ -257,33 +257,36 @@ impl WebhookClient {
 
 /// The message of a failed exchange, as a Go client words it.
 fn error_message(error: &ClientError, authority: &str) -> String {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = error.source();
     let mut last = error.to_string();
+    let mut cause = error.source();
     while let Some(inner) = cause {
         last = inner.to_string();
-        if let Some(io) = inner.downcast_ref::<io::Error>() {
-            if let Some(tls) = io.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-                return tls_error_message(tls);
-            }
-            return match error.is_connect() {
-                true => format!("dial tcp {authority}: {}", io_error_message(io)),
-                false if io.kind() == io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
-                false => io_error_message(io),
-            };
+        if let Some(tls) = inner.downcast_ref::<rustls::Error>() {
+            return tls_error_message(tls);
         }
         if inner.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message) {
             return "EOF".to_owned();
         }
-        cause = inner.source();
+        let io = inner.downcast_ref::<io::Error>();
+        match io.map(|io| (io, io.get_ref())) {
+            // An error of another layer, such as TLS.
+            Some((_, Some(wrapped))) => cause = Some(wrapped),
+            Some((io, None)) if error.is_connect() => {
+                return format!("dial tcp {authority}: {}", io_error_message(io));
+            }
+            Some((io, None)) if io.kind() == io::ErrorKind::UnexpectedEof => return "EOF".to_owned(),
+            Some((io, None)) => return io_error_message(io),
+            None => cause = inner.source(),
+        }
     }
     last
 }
 
 fn tls_error_message(error: &rustls::Error) -> String {
     let why = match error {
-        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "x509: certificate signed by unknown authority".to_owned()
-        }
+        rustls::Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature,
+        ) => "x509: certificate signed by unknown authority".to_owned(),
         rustls::Error::InvalidCertificate(
             CertificateError::Expired
             | CertificateError::ExpiredContext { .. }

@@ -46,7 +46,7 @@ fn a_review_describes_the_request_its_objects_and_its_options() {
         json!({"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me", "fieldValidation": "Strict"})
     );
 
-    let merge = "application/merge-patch+json";
+    let merge = "merge";
     client.patch(format!("{CONFIG_MAPS}/c"), merge, &json!({"data": {"a": "2"}})).expect(200);
     let update = webhook.requests()[1]["request"].clone();
     assert_eq!(
@@ -179,7 +179,7 @@ fn webhooks_are_called_for_subresources_with_the_subresources_kind() {
     });
     let rules = json!({"rules": [{"operations": ["UPDATE"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments/scale"]}]});
     configure(client, VALIDATING, "v", &[hook("v.example.com", &webhook, &rules)]);
-    let merge = "application/merge-patch+json";
+    let merge = "merge";
     let scale = |replicas: i64| {
         client.patch(format!("{deployments}/d/scale"), merge, &json!({"spec": {"replicas": replicas}}))
     };
