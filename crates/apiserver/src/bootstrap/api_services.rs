@@ -46,7 +46,7 @@ const GROUPS: [(&str, i64); 24] = [
 ];
 
 /// The priority of versions in their group, where it differs from the default.
-const VERSIONS: [(&str, &str, i64); 14] = [
+const VERSIONS: [(&str, &str, i64); 15] = [
     ("", "v1", 1),
     ("autoscaling", "v2", 30),
     ("scheduling.k8s.io", "v1alpha3", 3),
@@ -60,6 +60,7 @@ const VERSIONS: [(&str, &str, i64); 14] = [
     ("flowcontrol.apiserver.k8s.io", "v1", 21),
     ("flowcontrol.apiserver.k8s.io", "v1beta3", 18),
     ("internal.apiserver.k8s.io", "v1alpha1", 9),
+    ("metrics.k8s.io", "v1", 200),
     ("metrics.k8s.io", "v1beta1", 100),
 ];
 
