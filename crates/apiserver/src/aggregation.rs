@@ -12,6 +12,7 @@
 mod availability;
 mod controller;
 mod discovery;
+pub(crate) mod fuzz;
 mod identity;
 mod openapi;
 mod order;

@@ -256,7 +256,7 @@ impl WebhookClient {
 }
 
 /// The message of a failed exchange, as a Go client words it.
-fn error_message(error: &ClientError, authority: &str) -> String {
+pub(crate) fn error_message(error: &ClientError, authority: &str) -> String {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = error.source();
     let mut last = error.to_string();
     while let Some(inner) = cause {

@@ -146,7 +146,7 @@ fn copy_texts(from: &Value, to: &mut Map, field: &'static str) -> Result<(), Str
 }
 
 /// Resources of one group version in a document of the aggregated form; none if it does not list the version.
-fn in_aggregated(body: &[u8], group: &str, version: &str) -> Result<Vec<Value>, String> {
+pub(super) fn in_aggregated(body: &[u8], group: &str, version: &str) -> Result<Vec<Value>, String> {
     let document = json::parse(body).map_err(|error| error.to_string())?;
     for item in list(&document, "items")? {
         if item.str_at(&["metadata", "name"]).unwrap_or_default() != group {
@@ -206,7 +206,7 @@ fn checked_subresource(entry: &Value) -> Result<Value, String> {
 }
 
 /// Resources in an `APIResourceList`, in the aggregated form.
-fn in_resource_list(body: &[u8]) -> Result<Vec<Value>, String> {
+pub(super) fn in_resource_list(body: &[u8]) -> Result<Vec<Value>, String> {
     let document = json::parse(body).map_err(|error| error.to_string())?;
     let mut resources: Vec<Value> = Vec::new();
     let mut positions: HashMap<Str, usize> = HashMap::new();

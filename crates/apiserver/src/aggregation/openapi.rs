@@ -24,6 +24,7 @@ use crate::call::Backend;
 use crate::heavy;
 
 pub(super) use filter::Spec;
+pub(super) use merge::merge;
 
 /// The interval between fetches, and the first delay after a failure.
 pub(super) const REFRESH: Duration = Duration::from_secs(60);
@@ -116,7 +117,7 @@ fn document(target: &Target) -> String {
 
 /// The hash of a document in an index; `None` if the index does not list it. Anything that is not a plain hash is dropped:
 /// it becomes part of a URL.
-fn own_hash(index: &[u8], document: &str) -> Result<Option<String>, String> {
+pub(super) fn own_hash(index: &[u8], document: &str) -> Result<Option<String>, String> {
     let index = json::parse(index).map_err(|error| error.to_string())?;
     let Some(entry) = index.at(&["paths", document]) else { return Ok(None) };
     let url = entry.str_at(&["serverRelativeURL"]).unwrap_or_default();
@@ -172,7 +173,7 @@ pub(crate) fn merged(aggregation: &Aggregation, own: &OpenApi<'_>) -> Option<Arc
     {
         return Some(merged.clone());
     }
-    let merged = Arc::new(merge::merge(own_definitions(own), &specs, hash.clone()));
+    let merged = Arc::new(merge(own_definitions(own), &specs, hash.clone()));
     *known = Some((hash, merged.clone()));
     Some(merged)
 }

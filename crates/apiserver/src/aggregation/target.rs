@@ -3,8 +3,6 @@
 //! *Invariant:* only ready endpoints of the Service are dialed, never loopback or link-local addresses, and no redirect is
 //! followed.
 
-use std::error::Error;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use corten_api::{Str, Value};
 use corten_auth::User;
-use corten_pki::{AcceptAnyCertificate, IssuedCert, ServerPki, pem_certificates};
+use corten_pki::{AcceptAnyCertificate, BundleVerifier, IssuedCert, ServerPki};
 use http::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty, Limited};
@@ -24,19 +22,18 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
-use rustls::client::WebPkiServerVerifier;
+use rustls::ClientConfig;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::watch;
 
 use super::discovery::Known;
 use super::identity;
 use super::openapi::Documents;
 use crate::call::Backend;
-use crate::connect::{Outgoing, io_error_message, is_proxyable, service_endpoints};
-use crate::webhook_client::SYSTEM_AUTHORITIES;
+use crate::connect::{Outgoing, is_proxyable, service_endpoints};
+use crate::webhook_client::{SYSTEM_AUTHORITIES, error_message};
 
 /// The time that an unused connection stays open.
 const IDLE: Duration = Duration::from_secs(90);
@@ -132,10 +129,7 @@ impl FrontProxyClient {
         {
             Arc::new(AcceptAnyCertificate::new(&provider))
         } else {
-            let roots = Arc::new(roots(spec.str_at(&["caBundle"]).unwrap_or_default())?);
-            WebPkiServerVerifier::builder_with_provider(roots, provider.clone())
-                .build()
-                .map_err(|error| error.to_string())?
+            Arc::new(verifier(spec.str_at(&["caBundle"]).unwrap_or_default(), &provider)?)
         };
         let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
         let tls = config(&self.certificate, verifier, &provider).map_err(|error| error.to_string())?;
@@ -182,23 +176,18 @@ fn config(
         .map_err(FrontProxyError::Certificate)
 }
 
-/// The CAs of a bundle; those of the system without one.
-fn roots(bundle: &str) -> Result<RootCertStore, String> {
-    const NONE: &str = "unable to load root certificates: unable to parse bytes as PEM block";
-    let mut roots = RootCertStore::empty();
+/// The verifier of servers with the CAs of a bundle, or with those of the system without one.
+fn verifier(bundle: &str, provider: &Arc<CryptoProvider>) -> Result<BundleVerifier, String> {
     let bundle = STANDARD.decode(bundle).map_err(|error| error.to_string())?;
-    if bundle.trim_ascii().is_empty() {
-        let bundles = SYSTEM_AUTHORITIES.iter().filter_map(|path| std::fs::read_to_string(path).ok());
-        if let Some(certificates) = bundles.filter_map(|bundle| pem_certificates(&bundle).ok()).next() {
-            roots.add_parsable_certificates(certificates);
+    let bundle = match bundle.trim_ascii() {
+        b"" => {
+            let system = SYSTEM_AUTHORITIES.iter().find_map(|path| std::fs::read_to_string(path).ok());
+            system.unwrap_or_default()
         }
-        return Ok(roots);
-    }
-    let certificates = pem_certificates(&String::from_utf8_lossy(&bundle)).map_err(|_| NONE.to_owned())?;
-    match roots.add_parsable_certificates(certificates).0 {
-        0 => Err(NONE.to_owned()),
-        _ => Ok(roots),
-    }
+        own => String::from_utf8_lossy(own).into_owned(),
+    };
+    let verifier = BundleVerifier::new(&bundle, provider.clone()).map_err(|error| error.to_string())?;
+    verifier.ok_or_else(|| "unable to load root certificates: unable to parse bytes as PEM block".to_owned())
 }
 
 impl Target {
@@ -290,7 +279,7 @@ impl Target {
         to: SocketAddr,
     ) -> Result<Response<Incoming>, String> {
         let link = self.link.as_ref().map_err(Clone::clone)?;
-        link.pool.request(request).await.map_err(|error| message(&error, to))
+        link.pool.request(request).await.map_err(|error| error_message(&error, &to.to_string()))
     }
 
     /// Fetches a document as a user of this server itself.
@@ -345,65 +334,14 @@ fn connection(object: &Value) -> Value {
     Value::Array(vec![field("service"), field("caBundle"), field("insecureSkipTLSVerify")])
 }
 
-/// The message of a failed request, as a Go server words it.
-fn message(error: &(dyn Error + 'static), to: SocketAddr) -> String {
-    let mut source = Some(error);
-    let mut last = String::new();
-    while let Some(error) = source {
-        if let Some(tls) = error.downcast_ref::<rustls::Error>() {
-            return tls_message(tls);
-        }
-        if let Some(io) = error.downcast_ref::<io::Error>() {
-            match io.get_ref() {
-                // A TLS error is inside.
-                Some(inner) => {
-                    if let Some(tls) = inner.downcast_ref::<rustls::Error>() {
-                        return tls_message(tls);
-                    }
-                    last = io.to_string();
-                }
-                None => return format!("dial tcp {to}: {}", io_error_message(io)),
-            }
-        } else {
-            last = error.to_string();
-        }
-        source = error.source();
-    }
-    last
-}
-
-fn tls_message(error: &rustls::Error) -> String {
-    use rustls::CertificateError::{NotValidForName, NotValidForNameContext, UnknownIssuer};
-    match error {
-        rustls::Error::InvalidCertificate(UnknownIssuer) => {
-            "tls: failed to verify certificate: x509: certificate signed by unknown authority".to_owned()
-        }
-        rustls::Error::InvalidCertificate(why @ (NotValidForName | NotValidForNameContext { .. })) => {
-            format!("tls: failed to verify certificate: x509: {why}")
-        }
-        other => format!("tls: {other}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_bundle_without_certificates_is_an_error() {
-        let encode = |text: &str| STANDARD.encode(text);
-        assert!(roots(&encode("hello")).is_err());
-        assert!(roots("!").is_err());
-        assert!(roots("").is_ok());
-    }
-
-    #[test]
-    fn errors_are_worded_as_go_words_them() {
-        let to: SocketAddr = "192.0.2.1:443".parse().unwrap();
-        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
-        assert_eq!(message(&refused, to), "dial tcp 192.0.2.1:443: connect: connection refused");
-        let tls = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
-        let wrapped = io::Error::new(io::ErrorKind::InvalidData, tls);
-        assert!(message(&wrapped, to).ends_with("x509: certificate signed by unknown authority"));
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        assert!(verifier(&STANDARD.encode("hello"), &provider).is_err());
+        assert!(verifier("!", &provider).is_err());
     }
 }

@@ -141,7 +141,7 @@ fn decoded(body: ResponseBody) -> EventStream {
     frames.boxed()
 }
 
-fn event(line: &[u8]) -> Result<WatchEvent, Error> {
+pub(super) fn event(line: &[u8]) -> Result<WatchEvent, Error> {
     let mut frame = json::parse(line).map_err(Error::transport)?;
     let object = frame.remove(&["object"]).unwrap_or_default();
     match frame.str_at(&["type"]).unwrap_or_default() {

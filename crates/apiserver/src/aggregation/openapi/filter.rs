@@ -19,7 +19,7 @@ pub(crate) struct Spec {
 
 impl Spec {
     /// Reads a document and keeps the paths that begin with a prefix.
-    pub(super) fn parse(body: &[u8], prefix: &str) -> Result<Spec, String> {
+    pub(in crate::aggregation) fn parse(body: &[u8], prefix: &str) -> Result<Spec, String> {
         let document = json::parse(body).map_err(|error| error.to_string())?;
         if document.as_object().is_none() {
             return Err("invalid OpenAPI document: not an object".to_owned());

@@ -11,7 +11,7 @@ use super::filter::{DEFINITIONS, PARAMETERS, Spec};
 const KINDS: &str = "x-kubernetes-group-version-kind";
 
 /// Merges documents, in order, into one whose names do not conflict with this server's own definitions.
-pub(super) fn merge(own: Value, specs: &[Arc<Spec>], hash: String) -> Foreign {
+pub(in crate::aggregation) fn merge(own: Value, specs: &[Arc<Spec>], hash: String) -> Foreign {
     let mut known: BTreeMap<String, Value> = BTreeMap::new();
     if let Value::Object(own) = own {
         known.extend(own.iter().map(|(name, value)| (name.to_string(), without_kinds(value.clone()))));
