@@ -282,7 +282,7 @@ async fn write_status(server: &Arc<Server>, target: &Target, outcome: &Outcome) 
         api_service = target.name,
         status = outcome.status,
         reason = outcome.reason,
-        message = outcome.message,
+        why = outcome.message,
         "APIService availability changed"
     );
     match local.update_status(&KIND, &revised).await {
