@@ -1,13 +1,14 @@
 //! The condition `Available` of APIServices that name a Service: checks, and the status they lead to.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use corten_api::{Value, time};
 use corten_auth::{MASTERS, User};
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use tokio::task::JoinSet;
 
 use super::target::{Fetch, Service, Target};
+use crate::Server;
 use crate::call::Backend;
 
 /// The number of concurrent attempts of a check: an endpoint that fails must not hide one that works.
@@ -44,7 +45,8 @@ pub(super) fn aggregator() -> User {
 }
 
 /// Checks the Service, its endpoints, and the server behind them.
-pub(super) async fn check(backend: &Backend, target: &Target) -> Outcome {
+pub(super) async fn check(server: &Arc<Server>, target: &Arc<Target>) -> Outcome {
+    let backend = &server.backend;
     let Service { namespace, name, .. } = &target.service;
     let service = backend.catalog.cache("", "services").and_then(|cache| cache.get(namespace, name));
     let slices = backend.catalog.cache("discovery.k8s.io", "endpointslices");
@@ -57,7 +59,7 @@ pub(super) async fn check(backend: &Backend, target: &Target) -> Outcome {
     if let Err(outcome) = check_service(&target.service, service.as_ref(), &own) {
         return outcome;
     }
-    match check_server(backend, target).await {
+    match check_server(server, target).await {
         Ok(()) => Outcome::new("True", "Passed", "all checks passed".to_owned()),
         Err(why) => Outcome::new("False", "FailedDiscoveryCheck", why),
     }
@@ -100,39 +102,40 @@ fn check_service(of: &Service, service: Option<&Value>, slices: &[&Value]) -> Re
 }
 
 /// Requests the discovery document of the group version, which every server must serve.
-async fn check_server(backend: &Backend, target: &Target) -> Result<(), String> {
+async fn check_server(server: &Arc<Server>, target: &Arc<Target>) -> Result<(), String> {
     if let Some(why) = target.invalid() {
         return Err(why.to_owned());
     }
-    let (path, user) = (target.path(), aggregator());
-    let attempt = || async {
-        let to = target.resolve(backend)?;
-        let url = format!("https://{to}{path}");
-        let failed = |why: String| format!("failing or missing response from {url}: {why}");
-        let fetch = Fetch {
-            path: &path,
-            accept: "application/json",
-            etag: "",
-            user: &user,
-            timeout: PATIENCE,
-            limit: 0,
-        };
-        let response = target.fetch_from(to, &fetch).await;
-        let response = response.map_err(|why| failed(format!("Get {url:?}: {why}")))?;
-        match response.code.is_success() {
-            true => Ok(()),
-            false => Err(failed(format!("bad status from {url}: {}", response.code.as_u16()))),
-        }
-    };
-    let mut attempts: FuturesUnordered<_> = (0..ATTEMPTS).map(|_| attempt()).collect();
+    let mut attempts = JoinSet::new();
+    for _ in 0..ATTEMPTS {
+        let (server, target) = (server.clone(), target.clone());
+        attempts.spawn(async move { attempt(&server.backend, &target).await });
+    }
     let mut last = Ok(());
-    while let Some(outcome) = attempts.next().await {
-        last = outcome;
+    while let Some(outcome) = attempts.join_next().await {
+        last = outcome.map_err(|error| error.to_string()).flatten();
         if last.is_ok() {
+            // The others end by themselves: a server would report a request that is given up.
+            attempts.detach_all();
             break;
         }
     }
     last
+}
+
+async fn attempt(backend: &Backend, target: &Target) -> Result<(), String> {
+    let (path, user) = (target.path(), aggregator());
+    let to = target.resolve(backend)?;
+    let url = format!("https://{to}{path}");
+    let failed = |why: String| format!("failing or missing response from {url}: {why}");
+    let fetch =
+        Fetch { path: &path, accept: "application/json", etag: "", user: &user, timeout: PATIENCE, limit: 0 };
+    let response = target.fetch_from(to, &fetch).await;
+    let response = response.map_err(|why| failed(format!("Get {url:?}: {why}")))?;
+    match response.code.is_success() {
+        true => Ok(()),
+        false => Err(failed(format!("bad status from {url}: {}", response.code.as_u16()))),
+    }
 }
 
 /// The object with the condition of an outcome; `None` if it has it already.

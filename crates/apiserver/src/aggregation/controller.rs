@@ -86,7 +86,8 @@ pub(crate) async fn run(server: Arc<Server>, follower: Option<Follower>) {
             match table.0.is_empty() {
                 true => changes.changed().await,
                 false => {
-                    let (one, other) = endpoints.split_at_mut(1);
+                    let middle = endpoints.len().min(1);
+                    let (one, other) = endpoints.split_at_mut(middle);
                     let of = async |list: &mut [watch::Receiver<u64>]| match list.first_mut() {
                         Some(changes) => changes.changed().await,
                         None => std::future::pending().await,
@@ -116,10 +117,11 @@ impl Follower {
         let mut is_other = false;
         for object in changed {
             let is_remote = has(&object.json, br#""service":"#) && names_service(object.parsed());
-            is_other |= match is_remote {
-                true => self.remote.insert(object.name.to_string(), object.clone()).is_none() || is_remote,
-                false => self.remote.remove(object.name.as_str()).is_some(),
-            };
+            is_other |= is_remote;
+            match is_remote {
+                true => drop(self.remote.insert(object.name.to_string(), object.clone())),
+                false => is_other |= self.remote.remove(object.name.as_str()).is_some(),
+            }
             if !is_remote && !has(&object.json, br#""reason":"Local""#) {
                 self.mislabelled.push(object.clone());
             }
@@ -259,7 +261,7 @@ async fn keep_checked(server: Arc<Server>, target: Arc<Target>) {
     let mut failures: u32 = 0;
     loop {
         changes.mark_unchanged();
-        let outcome = availability::check(&server.backend, &target).await;
+        let outcome = availability::check(&server, &target).await;
         let written = write_status(&server, &target, &outcome).await;
         failures = if outcome.needs_retry() || !written { failures.saturating_add(1) } else { 0 };
         let delay = if failures == 0 { RESYNC } else { CHECKS.delay(failures) };

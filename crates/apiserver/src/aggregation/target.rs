@@ -43,6 +43,8 @@ const IDLE_CONNECTIONS: usize = 25;
 const DIAL: Duration = Duration::from_secs(30);
 /// The size limit of a response's headers.
 const HEADERS: usize = 256 * 1024;
+/// The size limit of a body that is not needed.
+const DRAINED: usize = 256 * 1024;
 /// Tells a request that this server forwarded already.
 pub(super) const FORWARDED_BY: HeaderName = HeaderName::from_static("via");
 
@@ -106,7 +108,7 @@ pub(super) struct Fetch<'a> {
     pub(super) etag: &'a str,
     pub(super) user: &'a User,
     pub(super) timeout: Duration,
-    /// The size limit of the body; with 0 it is not read.
+    /// The size limit of the body; with 0 the response is only its head.
     pub(super) limit: usize,
 }
 
@@ -303,7 +305,12 @@ impl Target {
         let exchange = async {
             let (parts, body) = self.send(request, to).await?.into_parts();
             let body = match fetch.limit {
-                0 => Bytes::new(),
+                0 => {
+                    // Read all the same, within limits, so that the connection can be used again.
+                    let rest = Limited::new(body, DRAINED).collect();
+                    tokio::spawn(tokio::time::timeout(fetch.timeout, rest));
+                    Bytes::new()
+                }
                 limit => {
                     let body = Limited::new(body, limit).collect().await;
                     body.map_err(|error| format!("cannot read response of at most {limit} bytes: {error}"))?
