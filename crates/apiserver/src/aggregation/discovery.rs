@@ -28,8 +28,7 @@ pub(super) const REFRESH: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The size limit of a document; that of a server with thousands of resources is smaller.
 const LIMIT: usize = 8 * 1024 * 1024;
-const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
-application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 /// The priority of the aggregator's own group, above all others.
 const OWN_PRIORITY: i64 = 20001;
 /// The priorities of a version without an APIService.
