@@ -363,9 +363,9 @@ fn availability_is_told_as_upstream_does() {
         becomes(client, "ServicePortError"),
         "service/other in \"default\" is not listening on port 443"
     );
-    let mut change = |spec: Value| {
+    let change = |spec: Value| {
         let patch = json!({"spec": {"service": spec}});
-        client.patch(format!("{SERVICES}/{NAME}"), "application/merge-patch+json", &patch).expect(200);
+        client.patch(format!("{SERVICES}/{NAME}"), "merge", &patch).expect(200);
     };
     change(json!({"port": 80}));
     assert_eq!(
@@ -401,7 +401,7 @@ fn availability_is_told_as_upstream_does() {
     client.delete("/api/v1/namespaces/default/services/wardle").expect(200);
     becomes(client, "ServiceNotFound");
     let patch = json!({"spec": {"service": null, "caBundle": null}});
-    client.patch(format!("{SERVICES}/{NAME}"), "application/merge-patch+json", &patch).expect(200);
+    client.patch(format!("{SERVICES}/{NAME}"), "merge", &patch).expect(200);
     assert_eq!(becomes(client, "Local"), "Local APIServices are always available");
 }
 
@@ -481,7 +481,7 @@ fn a_server_without_the_right_certificate_gets_no_request() {
     );
     assert!(scene.aggregated.requests().is_empty());
     let patch = json!({"spec": {"caBundle": null, "insecureSkipTLSVerify": true}});
-    client.patch(format!("{SERVICES}/{NAME}"), "application/merge-patch+json", &patch).expect(200);
+    client.patch(format!("{SERVICES}/{NAME}"), "merge", &patch).expect(200);
     becomes(client, "Passed");
 }
 
@@ -501,7 +501,7 @@ fn built_in_metrics_give_way_to_an_installed_server() {
         "service": {"namespace": PLACE.0, "name": PLACE.1, "port": 443}, "caBundle": scene.aggregated.ca_bundle(),
     }});
     let name = "v1beta1.metrics.k8s.io";
-    client.patch(format!("{SERVICES}/{name}"), "application/merge-patch+json", &patch).expect(200);
+    client.patch(format!("{SERVICES}/{name}"), "merge", &patch).expect(200);
     eventually("the installed server", || client.get(local).text().contains("installed"));
     eventually("no built-in version", || client.get("/apis/metrics.k8s.io/v1/nodes").status == 404);
     eventually("no APIService of it", || client.get(format!("{SERVICES}/v1.metrics.k8s.io")).status == 404);

@@ -60,8 +60,6 @@ pub(crate) struct Table(BTreeMap<String, Entry>);
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) target: Arc<Target>,
-    /// The status of the condition `Available`.
-    is_available: bool,
     group_priority: i64,
 }
 

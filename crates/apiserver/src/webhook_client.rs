@@ -262,7 +262,7 @@ pub(crate) fn error_message(error: &ClientError, authority: &str) -> String {
     while let Some(inner) = cause {
         last = inner.to_string();
         if let Some(io) = inner.downcast_ref::<io::Error>() {
-            if let Some(tls) = io.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            if let Some(tls) = tls_error_in(io) {
                 return tls_error_message(tls);
             }
             return match error.is_connect() {
@@ -277,6 +277,15 @@ pub(crate) fn error_message(error: &ClientError, authority: &str) -> String {
         cause = inner.source();
     }
     last
+}
+
+/// The TLS error in an I/O error, which may be wrapped several times.
+fn tls_error_in(error: &io::Error) -> Option<&rustls::Error> {
+    let inner = error.get_ref()?;
+    match inner.downcast_ref::<io::Error>() {
+        Some(wrapped) => tls_error_in(wrapped),
+        None => inner.downcast_ref::<rustls::Error>(),
+    }
 }
 
 fn tls_error_message(error: &rustls::Error) -> String {

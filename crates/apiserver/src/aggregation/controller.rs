@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use corten_api::Value;
@@ -146,7 +147,6 @@ impl Follower {
             };
             let entry = Entry {
                 target,
-                is_available: availability::is_available(object),
                 group_priority: object.int_at(&["spec", "groupPriorityMinimum"]).unwrap_or(0),
             };
             Some((name.clone(), entry))
@@ -273,6 +273,8 @@ async fn keep_checked(server: Arc<Server>, target: Arc<Target>) {
 
 /// Writes the condition if it differs. Returns false if that failed.
 async fn write_status(server: &Arc<Server>, target: &Target, outcome: &Outcome) -> bool {
+    // First, so that a client that sees the condition is served.
+    target.is_available.store(outcome.status == "True", Ordering::Release);
     let local = Local::new(server);
     let Some(current) = local.get(&KIND, "", &target.name).filter(|current| target.is_of(current)) else {
         return true;

@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -44,7 +45,7 @@ where
     B::Error: Into<Failure>,
 {
     let target = &entry.target;
-    if !entry.is_available || target.is_loop(&parts.headers) {
+    if !target.is_available.load(Ordering::Acquire) || target.is_loop(&parts.headers) {
         return Ok(error(503, "service unavailable"));
     }
     if let Some(why) = target.invalid() {

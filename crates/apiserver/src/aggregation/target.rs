@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -76,6 +77,8 @@ pub(crate) struct Target {
     connection: Value,
     link: Result<Link, String>,
     id: HeaderValue,
+    /// The status of the condition `Available`, as the last check found it.
+    pub(super) is_available: AtomicBool,
     pub(super) discovered: Mutex<Known>,
     pub(super) documents: Documents,
     /// Changes with the APIService, the Service and its endpoints.
@@ -212,6 +215,7 @@ impl Target {
             service,
             connection: connection(object),
             id: client.id.clone(),
+            is_available: AtomicBool::new(super::availability::is_available(object)),
             discovered: Mutex::default(),
             documents: Documents::default(),
             changed: watch::Sender::new(0),
