@@ -3,6 +3,7 @@
 //!
 //! `cargo xtask check` holds every body against its fuzz target, its corpus and its line in [`BODIES`].
 
+mod aggregation;
 mod certificates;
 mod cni;
 mod configurations;
@@ -39,7 +40,8 @@ mod yaml;
 pub(crate) type Body = (&'static str, fn(&[u8]));
 
 /// Every body there is.
-pub(crate) const BODIES: [Body; 30] = [
+pub(crate) const BODIES: [Body; 31] = [
+    ("aggregation", aggregation::check),
     ("certificates", certificates::check),
     ("cni", cni::check),
     ("configurations", configurations::check),

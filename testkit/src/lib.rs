@@ -11,6 +11,7 @@
 //!
 //! Not here: expectations. Those belong to the tests.
 
+mod aggregated;
 mod binary;
 mod client;
 mod cluster;
@@ -20,6 +21,7 @@ mod server;
 mod tools;
 mod webhook;
 
+pub use aggregated::{AggregatedReply, AggregatedRequest, AggregatedServer};
 pub use binary::{corten_binary, repository, target_directory};
 pub use client::{Client, Identity, Request, Response, Watch, WatchEnd};
 pub use cluster::{Between, Cluster, ClusterOptions};

@@ -94,7 +94,8 @@ pub fn api_group(served: &[&Resource], group: &str) -> Option<Value> {
     Some(Value::Object(entry))
 }
 
-fn group_entry(group: &str, versions: &[&str]) -> Map {
+/// A group with its versions, the preferred one first, as `/apis` lists it.
+pub fn group_entry(group: &str, versions: &[&str]) -> Map {
     let version = |version: &str| value!({"groupVersion": (api_version(group, version)), "version": version});
     let mut entry = Map::new();
     entry.insert("name", group);
@@ -197,7 +198,8 @@ fn aggregated(served: &[&Resource], version: AggregatedVersion, wanted: impl Fn(
     aggregated_list(groups.map(entry).collect(), version)
 }
 
-fn aggregated_version(served: &[&Resource], group: &str, version: &str) -> Value {
+/// One version of a group in the aggregated form.
+pub fn aggregated_version(served: &[&Resource], group: &str, version: &str) -> Value {
     let resources: Vec<Value> =
         in_version(served, group, version).into_iter().map(aggregated_resource).collect();
     value!({"freshness": "Current", "resources": resources, "version": version})

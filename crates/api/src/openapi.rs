@@ -17,7 +17,7 @@ mod schemas;
 mod stream;
 
 pub use custom::CustomVersion;
-pub use documents::{Format, OpenApi};
+pub use documents::{Foreign, Format, OpenApi};
 pub use names::type_name;
 pub use stream::V2Stream;
 

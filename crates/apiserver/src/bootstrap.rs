@@ -47,12 +47,15 @@ const STAGES: [&[Step]; 2] = [
 ];
 
 /// The steps after the start, each with the kinds whose changes trigger it.
-const WATCHED: [(&[Kind], Step); 4] = [
+const WATCHED: [(&[Kind], Step); 5] = [
     (&[namespaces::KIND], |local| namespaces::ensure(local).boxed()),
     (&[service_cidr::KIND], |local| service_cidr::ensure(local).boxed()),
     (kubernetes_service::KINDS, |local| kubernetes_service::ensure(local).boxed()),
     (flow_control::KINDS, |local| flow_control::ensure(local).boxed()),
+    (&[CONFIG_MAPS], |local| trust(local).boxed()),
 ];
+
+const CONFIG_MAPS: Kind = Kind { group: "", version: "v1", resource: "configmaps", kind: "ConfigMap" };
 
 /// Creates and corrects the bootstrap objects at start.
 pub(crate) async fn run(server: &Arc<Server>) -> Result<(), Failure> {

@@ -11,6 +11,7 @@ use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderValue};
 
 use crate::admission::{Admission, AuditAnnotations};
+use crate::aggregation::Aggregation;
 use crate::allocation::Allocators;
 use crate::authentication::Authentication;
 use crate::authorization::Authorizer;
@@ -38,6 +39,7 @@ pub(crate) struct Backend {
     pub limits: Limits,
     pub authentication: Authentication,
     pub kubelets: Kubelets,
+    pub aggregation: Aggregation,
     pub resource_metrics: ResourceMetrics,
 }
 

@@ -28,12 +28,12 @@ use crate::call::Call;
 use crate::respond::Answer;
 use crate::websocket;
 
-pub(crate) use backend::{ProxyBackend, io_error_message};
+pub(crate) use address::is_proxyable;
+pub(crate) use backend::{Failure, Outgoing, ProxyBackend, io_error_message};
+pub(crate) use forward::{Sent, remove_hops, streamed};
 pub(crate) use kubelet::Kubelets;
 pub use kubelet::TlsError;
 pub(crate) use proxy::service_endpoints;
-
-use forward::Sent;
 
 /// True if requests for a subresource are proxied.
 pub(crate) fn is_proxied(subresource: &str) -> bool {

@@ -21,6 +21,7 @@ mod webhook;
 pub(crate) use conditions::mark_deleted;
 pub(crate) use controller::run;
 pub(crate) use conversion::{Converter, convert_all, served_tree, to_served, to_stored};
+pub(crate) use definition::compare_versions;
 pub(crate) use definitions::Definitions;
 pub(crate) use resource::StoredForm;
 pub(crate) use version::{Compiled, Version, scale_row};

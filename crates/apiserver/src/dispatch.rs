@@ -25,7 +25,9 @@ use crate::negotiate::{Format, Forms, View, Wanted};
 use crate::request::{self, Query, RequestInfo, ResourcePath};
 use crate::respond::{self, Answer};
 use crate::verbs::{delete, list, patch, subresource, watch, write};
-use crate::{Server, compress, connect, endpoints, heavy, in_flight, random, warnings, websocket};
+use crate::{
+    Server, aggregation, compress, connect, endpoints, heavy, in_flight, random, warnings, websocket,
+};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
@@ -88,7 +90,11 @@ impl Server {
         let user;
         (user, *warning) = authentication.authenticate(catalog, peer, &parts.headers, path, clock.now());
         let user = authorization::effective_user(authorizer, user?, &parts.headers, &info, &query)?;
-        let waits = info.resource.is_some() && !in_flight::is_long_running(&info) && !body.is_end_stream();
+        let aggregated = self.backend.aggregation.find(&info.path);
+        let waits = aggregated.is_none()
+            && info.resource.is_some()
+            && !in_flight::is_long_running(&info)
+            && !body.is_end_stream();
         let body = if waits {
             // The body of a request that is not authorized is not read, and a request counts as in flight only with its body.
             authorization::authorize_request(authorizer, &user, &info, &query)?;
@@ -103,6 +109,12 @@ impl Server {
         let Ok(_place) = self.lanes.enter(&user, &info) else { return Ok(too_many()) };
         if !waits {
             authorization::authorize_request(authorizer, &user, &info, &query)?;
+        }
+        if let Some(aggregated) = aggregated
+            && let RequestBody::Coming(body) = body
+        {
+            return Box::pin(aggregation::forward(&self.backend, &aggregated, parts, &info, &user, body))
+                .await;
         }
         match info.resource.clone() {
             None if endpoints::is_large(&info.path) => {
@@ -136,6 +148,9 @@ impl Server {
         }
         let catalog = &self.backend.catalog;
         let served = match catalog.get(&at.group, &at.version, &at.resource) {
+            Some(_) if self.backend.aggregation.hides(&at.group, &at.version) => {
+                return Err(Status::unknown_path());
+            }
             Some(served) if !info.path.starts_with("//") && is_custom_path(&served, &info, &at) => served,
             None if catalog.has_built_in_group(&at.group) => return Err(Status::unknown_path()),
             _ => return Ok(respond::text(404, "404 page not found\n")),

@@ -3,6 +3,7 @@
 use http::header::{ACCEPT, CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method};
 
+pub use crate::aggregation::fuzz::documents as aggregated_documents;
 use crate::authentication::subprotocol;
 pub use crate::connect::links::fuzz::page;
 use crate::negotiate;

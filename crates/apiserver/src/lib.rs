@@ -6,6 +6,7 @@
 
 mod access_reviews;
 mod admission;
+mod aggregation;
 mod allocation;
 mod authentication;
 mod authorization;
@@ -64,6 +65,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 pub use admission::{AdmissionPlugins, TolerationSeconds};
+pub use aggregation::FrontProxyError;
 pub use allocation::{PortRange, ServiceRanges};
 pub use authentication::{AuthenticationOptions, ServiceAccountOptions};
 pub use authorization::AuthorizationModes;
@@ -91,6 +93,8 @@ pub enum StartError {
     Tls(#[source] TlsError),
     #[error("cannot configure TLS for kubelet connections")]
     Kubelets(#[source] KubeletTlsError),
+    #[error("cannot configure TLS for aggregated API servers")]
+    Aggregation(#[source] FrontProxyError),
     #[error("cannot create bootstrap objects: {0}")]
     Bootstrap(String),
     #[error("cannot read address of API server listener")]
@@ -145,6 +149,7 @@ pub struct Running {
     task: Option<tokio::task::JoinHandle<()>>,
     reconciler: tokio::task::JoinHandle<()>,
     definitions: tokio::task::JoinHandle<()>,
+    aggregation: tokio::task::JoinHandle<()>,
     scraper: Option<tokio::task::JoinHandle<()>>,
 }
 
@@ -153,6 +158,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let (config, client_certificates) =
         tls::configure(&options.pki, &options.authentication).map_err(StartError::Tls)?;
     let kubelets = connect::Kubelets::new(&options.pki).map_err(StartError::Kubelets)?;
+    let aggregation = aggregation::Aggregation::new(&options.pki).map_err(StartError::Aggregation)?;
     let (stop, stopping) = watch::channel(false);
     let catalog = Catalog::load(&options.store, &options.runtime_config, options.resource_metrics);
     let admission = admission::Admission::start(&options.admission_plugins, &options.store);
@@ -170,6 +176,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
             limits: options.limits,
             authentication: Authentication::new(options.authentication),
             kubelets,
+            aggregation,
             resource_metrics: resource_metrics::ResourceMetrics::default(),
         }),
         metrics: Metrics::new(),
@@ -186,16 +193,18 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     });
     server.backend.authentication.start_use_recorder(Arc::downgrade(&server));
     bootstrap::run(&server).await.map_err(|failure| StartError::Bootstrap(failure.to_string()))?;
+    let api_services = aggregation::refresh(&server);
     server.health.set_ready();
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let reconciler = tokio::spawn(bootstrap::reconcile_on_changes(server.clone()));
     let definitions = tokio::spawn(crd::run(server.clone()));
+    let aggregation = tokio::spawn(aggregation::run(server.clone(), api_services));
     let scraper =
         options.resource_metrics.then(|| tokio::spawn(resource_metrics::scrape_kubelets(server.clone())));
     let task = options
         .listener
         .map(|listener| tokio::spawn(listen::serve(server.clone(), listener, acceptor, stopping)));
-    Ok(Running { server, stop, task, reconciler, definitions, scraper })
+    Ok(Running { server, stop, task, reconciler, definitions, aggregation, scraper })
 }
 
 impl Running {
@@ -203,12 +212,14 @@ impl Running {
     pub async fn stop(self) {
         self.reconciler.abort();
         self.definitions.abort();
+        self.aggregation.abort();
         if let Some(scraper) = &self.scraper {
             scraper.abort();
         }
         // It was aborted, so it ends at once.
         let _ = self.reconciler.await;
         let _ = self.definitions.await;
+        let _ = self.aggregation.await;
         bootstrap::remove_endpoint(&self.server).await;
         self.server.health.set_stopping();
         self.stop.send_replace(true);

@@ -15,7 +15,7 @@ use corten_client::{Error, EventStream, Seen, Transport, WatchEvent, WatchReques
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use http::{Request, Response};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 
 use crate::authentication::Peer;
 use crate::cache::{Change, Event, InProcessWatcher};
@@ -23,7 +23,10 @@ use crate::catalog::Served;
 use crate::filter::Filter;
 use crate::object::Object;
 use crate::watcher::Watcher;
-use crate::{Running, Server, authorization, respond};
+use crate::{Running, Server, aggregation, authorization, respond};
+
+/// The size limit of an aggregated server's response.
+const FOREIGN_RESPONSE: usize = 256 * 1024 * 1024;
 
 /// The in-process transport of one user.
 #[derive(Clone)]
@@ -63,16 +66,29 @@ impl Transport for Local {
         let local = self.clone();
         Box::pin(async move {
             let peer = Peer::InProcess(local.user.clone());
+            let is_own = local.server.backend.aggregation.find(request.uri().path()).is_none();
             let response = local.server.handle(request.map(Full::new), &peer).await;
             let (parts, body) = response.into_parts();
-            let body = body.collect().await.map_err(Error::transport)?.to_bytes();
+            let body = match is_own {
+                true => body.collect().await.map_err(Error::transport)?.to_bytes(),
+                // Another server may never end its response.
+                false => {
+                    Limited::new(body, FOREIGN_RESPONSE).collect().await.map_err(Error::transport)?.to_bytes()
+                }
+            };
             Ok(Response::from_parts(parts, body))
         })
     }
 
     fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<EventStream, Error>> {
         let local = self.clone();
-        Box::pin(async move { Ok(local.watch_events(&request)?) })
+        Box::pin(async move {
+            let kind = &request.kind;
+            if local.server.backend.aggregation.serves(&kind.group, &kind.version) {
+                return aggregation::watch_events(&local.server, &local.user, &request).await;
+            }
+            Ok(local.watch_events(&request)?)
+        })
     }
 }
 

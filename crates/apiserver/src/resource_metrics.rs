@@ -27,7 +27,6 @@ use crate::{Server, connect};
 use points::{Batch, Points, Used};
 
 pub(crate) const GROUP: &str = "metrics.k8s.io";
-const API_VERSION: &str = "metrics.k8s.io/v1beta1";
 /// The interval between scrapes.
 const RESOLUTION: Duration = Duration::from_secs(15);
 /// The timeout of one scrape.
@@ -144,13 +143,13 @@ fn list(call: &Call) -> Result<Answer, Status> {
         return Ok(respond::tree(200, &table, wanted));
     }
     let kind = format!("{}List", call.served.kind());
-    let list = value!({"kind": (kind), "apiVersion": API_VERSION, "metadata": {}, "items": (items)});
+    let list = value!({"kind": (kind), "apiVersion": (call.served.api_version.as_str()), "metadata": {}, "items": (items)});
     Ok(respond::tree(200, &list, wanted))
 }
 
 fn with_type_meta(call: &Call, mut tree: Value) -> Value {
     tree.set(&["kind"], call.served.kind());
-    tree.set(&["apiVersion"], API_VERSION);
+    tree.set(&["apiVersion"], call.served.api_version.as_str());
     tree
 }
 

@@ -45,7 +45,7 @@ const MOST_SHOWN: usize = 1024;
 const KEPT_CONNECTIONS: usize = 8;
 const KEPT_FOR: Duration = Duration::from_secs(90);
 /// The bundles of system CAs, for webhooks without a CA of their own.
-const SYSTEM_AUTHORITIES: [&str; 3] =
+pub(crate) const SYSTEM_AUTHORITIES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 type Connections = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
@@ -256,7 +256,7 @@ impl WebhookClient {
 }
 
 /// The message of a failed exchange, as a Go client words it.
-fn error_message(error: &ClientError, authority: &str) -> String {
+pub(crate) fn error_message(error: &ClientError, authority: &str) -> String {
     let mut last = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {

@@ -7,6 +7,7 @@
 //! | `admin.crt` `.key` | the administrator: user `system:admin`, group `system:masters` |
 //! | `apiserver-kubelet-client.crt` `.key` | the API server's client certificate for kubelets |
 //! | `front-proxy-ca.crt` `.key` | signs the proxies whose `X-Remote-*` headers are trusted |
+//! | `front-proxy-client.crt` `.key` | the API server's client certificate for aggregated API servers |
 //! | `sa.key` `sa.pub` | signs and verifies service-account tokens (ES256) |
 
 use std::fmt;
@@ -46,6 +47,8 @@ pub struct ServerPki {
     pub kubelet_client: IssuedCert,
     /// The authority of front proxies; its certificates carry no identity of their own.
     pub front_proxy_authority: Authority,
+    /// The API server's client certificate for aggregated API servers.
+    pub front_proxy_client: IssuedCert,
     /// Signs service-account tokens.
     pub service_account_key_pem: String,
     /// Verifies service-account tokens; may hold further, older keys after the current one.
@@ -69,6 +72,12 @@ impl ServerPki {
         let admin = authority.load_or_issue(dir, "admin", &admin_request(), now)?;
         let kubelet_client =
             authority.load_or_issue(dir, "apiserver-kubelet-client", &kubelet_client_request(), now)?;
+        let front_proxy_client = front_proxy_authority.load_or_issue(
+            dir,
+            "front-proxy-client",
+            &front_proxy_client_request(),
+            now,
+        )?;
         files::sync_directory(dir)?;
         Ok(ServerPki {
             ca_pem: authority.pem().to_owned(),
@@ -81,6 +90,7 @@ impl ServerPki {
             kubelet_client,
             authority: Arc::new(authority),
             front_proxy_authority,
+            front_proxy_client,
             service_account_key_pem,
             service_account_public_keys_pem,
         })
@@ -120,6 +130,15 @@ fn kubelet_client_request() -> LeafRequest {
     LeafRequest {
         common_name: "kube-apiserver-kubelet-client".to_owned(),
         organization: Some("system:masters".to_owned()),
+        sans: Sans::default(),
+        usage: LeafUsage::Client,
+    }
+}
+
+fn front_proxy_client_request() -> LeafRequest {
+    LeafRequest {
+        common_name: "front-proxy-client".to_owned(),
+        organization: None,
         sans: Sans::default(),
         usage: LeafUsage::Client,
     }

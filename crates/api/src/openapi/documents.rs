@@ -35,11 +35,23 @@ pub struct OpenApi<'a> {
     pub descriptions: &'a dyn Descriptions,
     /// In order of group, version and name.
     pub custom: &'a [Arc<CustomVersion>],
+    /// The documents of other servers, for version 2.
+    pub foreign: Option<&'a Foreign>,
+}
+
+/// A version 2 document of other servers, as JSON texts by name. Its names conflict with no own one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Foreign {
+    pub paths: Vec<(String, String)>,
+    pub definitions: Vec<(String, String)>,
+    pub parameters: Vec<(String, String)>,
+    /// Differs whenever a text differs.
+    pub hash: String,
 }
 
 impl OpenApi<'_> {
-    /// `/openapi/v3`: the path of each document, with its hash.
-    pub fn v3_index(&self) -> Vec<u8> {
+    /// `/openapi/v3`: the path of each document, with its hash; and the paths and URLs of documents of other servers.
+    pub fn v3_index(&self, foreign: impl Iterator<Item = (String, String)>) -> Vec<u8> {
         let mut custom: BTreeMap<String, Vec<&CustomVersion>> = BTreeMap::new();
         for version in self.custom {
             custom.entry(version.document()).or_default().push(version);
@@ -49,7 +61,8 @@ impl OpenApi<'_> {
             let url = format!("/openapi/v3/{path}?hash={}", self.hash_of(&path, shown));
             (path.into(), value!({"serverRelativeURL": url}))
         };
-        let paths: crate::Map = self.v3_paths().into_iter().map(entry).collect();
+        let foreign = foreign.map(|(path, url)| (path.into(), value!({"serverRelativeURL": url})));
+        let paths: crate::Map = self.v3_paths().into_iter().map(entry).chain(foreign).collect();
         let mut out = Vec::new();
         json::write(&mut out, &value!({"paths": paths}));
         out
@@ -109,6 +122,9 @@ impl OpenApi<'_> {
         }
         for version in custom {
             digest.update(format!("{version:?}"));
+        }
+        if let Some(foreign) = self.foreign.filter(|_| path.is_empty()) {
+            digest.update(&foreign.hash);
         }
         format!("{:X}", Bytes::copy_from_slice(&digest.finalize()))
     }

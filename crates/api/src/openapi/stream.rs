@@ -45,8 +45,11 @@ enum Step {
     Paths(usize),
     /// The paths of this many-th custom resource.
     CustomPaths(usize),
+    /// The paths of other servers, from this one on.
+    ForeignPaths(usize),
     Definitions,
     CustomDefinitions(usize),
+    ForeignDefinitions(usize),
     Parameters,
     Over,
 }
@@ -74,9 +77,11 @@ impl V2Stream {
             self.step = match self.step {
                 Step::Paths(i) => self.paths(of, i),
                 Step::CustomPaths(i) => self.custom_paths(of, i),
+                Step::ForeignPaths(i) => self.foreign_paths(of, i),
                 Step::Definitions => self.definitions(of),
                 Step::CustomDefinitions(i) => self.custom_definitions(of, i),
-                Step::Parameters => self.shared_parameters(),
+                Step::ForeignDefinitions(i) => self.foreign_definitions(of, i),
+                Step::Parameters => self.shared_parameters(of),
                 Step::Over => return None,
             };
             let piece = self.sink.take();
@@ -103,6 +108,17 @@ impl V2Stream {
             self.roots.extend(custom::metadata_types());
             return Step::CustomPaths(i + 1);
         }
+        Step::ForeignPaths(0)
+    }
+
+    fn foreign_paths(&mut self, of: &OpenApi<'_>, i: usize) -> Step {
+        let paths = of.foreign.map_or(&[][..], |foreign| &foreign.paths);
+        if i < paths.len() {
+            for (path, item) in paths.iter().skip(i).take(BATCH) {
+                self.sink.path(path, &foreign_value(item));
+            }
+            return Step::ForeignPaths(i + BATCH);
+        }
         let definitions = schemas::reachable(std::mem::take(&mut self.roots).into_values());
         self.definitions = definitions.into_iter().collect::<Vec<_>>().into_iter();
         Step::Definitions
@@ -126,7 +142,7 @@ impl V2Stream {
     }
 
     fn custom_definitions(&mut self, of: &OpenApi<'_>, i: usize) -> Step {
-        let Some(version) = of.custom.get(i) else { return Step::Parameters };
+        let Some(version) = of.custom.get(i) else { return Step::ForeignDefinitions(0) };
         for (name, schema) in custom::definitions(version, Dialect::V2, of.descriptions) {
             // A CRD never replaces a built-in type.
             if !names::is_built_in(&name) {
@@ -136,13 +152,32 @@ impl V2Stream {
         Step::CustomDefinitions(i + 1)
     }
 
-    fn shared_parameters(&mut self) -> Step {
-        for (name, parameter) in std::mem::take(&mut self.parameters) {
+    fn foreign_definitions(&mut self, of: &OpenApi<'_>, i: usize) -> Step {
+        let definitions = of.foreign.map_or(&[][..], |foreign| &foreign.definitions);
+        for (name, schema) in definitions.iter().skip(i).take(BATCH) {
+            self.sink.definition(name, &foreign_value(schema));
+        }
+        if i + BATCH < definitions.len() { Step::ForeignDefinitions(i + BATCH) } else { Step::Parameters }
+    }
+
+    fn shared_parameters(&mut self, of: &OpenApi<'_>) -> Step {
+        let parameters = std::mem::take(&mut self.parameters);
+        let foreign = of.foreign.map_or(&[][..], |foreign| &foreign.parameters);
+        let foreign = foreign.iter().filter(|(name, _)| !parameters.contains_key(name));
+        for (name, parameter) in foreign {
+            self.sink.parameter(name, &foreign_value(parameter));
+        }
+        for (name, parameter) in parameters {
             self.sink.parameter(&name, &parameter);
         }
         self.sink.finish();
         Step::Over
     }
+}
+
+/// A part of another server's document.
+fn foreign_value(text: &str) -> Value {
+    json::parse(text.as_bytes()).unwrap_or_default()
 }
 
 /// Version 2 as JSON text.

@@ -48,6 +48,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "flowcontrol.v1",
     "lifecycle.v1alpha1",
     "meta.v1",
+    "metrics.v1",
     "metrics.v1beta1",
     "networking.v1",
     "node.v1",

@@ -1,5 +1,4 @@
-//! Warnings about objects that are stored but have no effect yet: admission policies and API services of other
-//! servers. Their authors must not rely on them for protection.
+//! Warnings about objects that are stored but have no effect yet: admission policies. Their authors must not rely on them for protection.
 
 use corten_api::Value;
 
@@ -14,7 +13,7 @@ pub(super) fn warn(attributes: &Attributes<'_>, object: &Value) {
     }
 }
 
-fn warning((group, resource): (&str, &str), object: &Value) -> Option<String> {
+fn warning((group, resource): (&str, &str), _: &Value) -> Option<String> {
     let (kind, effect) = match (group, resource) {
         ("admissionregistration.k8s.io", "mutatingadmissionpolicies" | "mutatingadmissionpolicybindings") => {
             ("MutatingAdmissionPolicies", "it changes and refuses nothing, whatever its failurePolicy")
@@ -23,9 +22,6 @@ fn warning((group, resource): (&str, &str), object: &Value) -> Option<String> {
             "admissionregistration.k8s.io",
             "validatingadmissionpolicies" | "validatingadmissionpolicybindings",
         ) => ("ValidatingAdmissionPolicies", "it refuses nothing, whatever its failurePolicy"),
-        ("apiregistration.k8s.io", "apiservices") if object.at(&["spec", "service"]).is_some() => {
-            ("APIServices of other servers", "no request for its group reaches its service")
-        }
         _ => return None,
     };
     Some(format!("Corten does not run {kind} yet: this object is stored, but {effect}"))
@@ -50,10 +46,6 @@ mod tests {
             assert!(said.starts_with("Corten does not run "), "{resource}: {said}");
             assert!(said.contains("failurePolicy"), "{resource}: {said}");
         }
-        let service =
-            |spec: Value| warning(("apiregistration.k8s.io", "apiservices"), &value!({"spec": (spec)}));
-        assert!(service(value!({"service": {"name": "s", "namespace": "n"}})).is_some());
-        assert_eq!(service(value!({"group": "apps"})), None, "served here");
         assert_eq!(warning(("apps", "deployments"), &value!({})), None);
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use corten_api::{Str, Value, meta};
 
 use super::{Failure, Kind, Local};
+use crate::resource_metrics;
 
 const KIND: Kind =
     Kind { group: "apiregistration.k8s.io", version: "v1", resource: "apiservices", kind: "APIService" };
@@ -45,7 +46,7 @@ const GROUPS: [(&str, i64); 24] = [
 ];
 
 /// The priority of versions in their group, where it differs from the default.
-const VERSIONS: [(&str, &str, i64); 14] = [
+const VERSIONS: [(&str, &str, i64); 15] = [
     ("", "v1", 1),
     ("autoscaling", "v2", 30),
     ("scheduling.k8s.io", "v1alpha3", 3),
@@ -59,22 +60,47 @@ const VERSIONS: [(&str, &str, i64); 14] = [
     ("flowcontrol.apiserver.k8s.io", "v1", 21),
     ("flowcontrol.apiserver.k8s.io", "v1beta3", 18),
     ("internal.apiserver.k8s.io", "v1alpha1", 9),
+    ("metrics.k8s.io", "v1", 200),
     ("metrics.k8s.io", "v1beta1", 100),
 ];
 
 pub(super) async fn ensure(local: &Local<'_>) -> Result<(), Failure> {
     let Some(cache) = local.cache(&KIND) else { return Ok(()) };
-    let wanted =
-        wanted(local.backend().catalog.built_in().iter().map(|r| (r.group.as_str(), r.version.as_str())));
+    let found = cache.snapshot("", None).objects;
+    let has_metrics_server = found.iter().any(|object| {
+        object.name.ends_with(&format!(".{}", resource_metrics::GROUP)) && names_service(object.parsed())
+    });
+    let served = local.backend().catalog.built_in().iter().map(|r| (r.group.as_str(), r.version.as_str()));
+    let wanted = wanted(served.filter(|(group, _)| *group != resource_metrics::GROUP || !has_metrics_server));
     let ensured = wanted.iter().map(|object| ensure_one(local, object));
     futures_util::future::try_join_all(ensured).await?;
     let objects = cache.snapshot("", None).objects;
     let gone = objects.iter().filter(|object| {
         let ours = object.tree().str_at(&["metadata", "labels", AUTO_MANAGED]) == Some(ON_START);
-        ours && !wanted.iter().any(|wanted| meta::name(wanted) == object.name)
+        ours && !names_service(object.parsed())
+            && !wanted.iter().any(|wanted| meta::name(wanted) == object.name)
     });
     let removed = gone.map(|object| local.delete(&KIND, "", &object.name));
     futures_util::future::try_join_all(removed).await.map(|_| ())
+}
+
+/// The APIServices of the built-in metrics: removed while another server serves metrics, created otherwise.
+pub(crate) async fn ensure_metrics(local: &Local<'_>, is_remote: bool) -> Result<(), Failure> {
+    let built_in = local.backend().catalog.built_in().iter().map(|r| (r.group.as_str(), r.version.as_str()));
+    for object in wanted(built_in.filter(|(group, _)| *group == resource_metrics::GROUP)) {
+        match local.get(&KIND, "", meta::name(&object)) {
+            None if !is_remote => local.create(&KIND, &object, "").await?,
+            Some(current) if is_remote && !names_service(&current) => {
+                local.delete(&KIND, "", meta::name(&object)).await?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn names_service(object: &Value) -> bool {
+    object.at(&["spec", "service"]).is_some_and(|service| !service.is_null())
 }
 
 async fn ensure_one(local: &Local<'_>, wanted: &Value) -> Result<(), Failure> {

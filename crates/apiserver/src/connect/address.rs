@@ -9,7 +9,7 @@ use corten_api::Status;
 
 /// True if requests may be proxied to an address. As upstream, global unicast addresses; an IPv4 address in an IPv6 one is
 /// checked itself. Beyond upstream, that holds for every way of embedding.
-pub(super) fn is_proxyable(address: IpAddr) -> bool {
+pub(crate) fn is_proxyable(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => is_global_unicast_v4(address),
         IpAddr::V6(address) => {

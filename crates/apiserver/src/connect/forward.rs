@@ -18,7 +18,7 @@ use crate::respond::Answer;
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
 /// A request to forward.
-pub(super) struct Sent {
+pub(crate) struct Sent {
     method: Method,
     headers: HeaderMap,
     body: Outgoing,
@@ -27,7 +27,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    pub(super) fn new(
+    pub(crate) fn new(
         parts: &Parts,
         headers: &HeaderMap,
         body: impl Body<Data = Bytes, Error = Failure> + Send + 'static,
@@ -77,7 +77,7 @@ impl Sent {
     }
 
     /// Sends the request to a backend, with another path.
-    pub(super) async fn send_to(self, backend: &ProxyBackend, path: &str) -> Result<Answer, String> {
+    pub(crate) async fn send_to(self, backend: &ProxyBackend, path: &str) -> Result<Answer, String> {
         let mut request = Request::new(self.body);
         *request.method_mut() = self.method;
         *request.uri_mut() = path.parse().map_err(|_| format!("invalid path {path:?}"))?;
@@ -93,7 +93,7 @@ impl Sent {
 }
 
 /// Removes hop-by-hop headers.
-fn remove_hops(headers: &mut HeaderMap) {
+pub(crate) fn remove_hops(headers: &mut HeaderMap) {
     for name in [CONNECTION, KEEP_ALIVE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE] {
         headers.remove(name);
     }
@@ -107,7 +107,7 @@ fn forward_response(answer: Response<Incoming>) -> Answer {
 }
 
 /// A body as a stream, which ends if the connection breaks.
-pub(super) fn streamed(body: Incoming) -> ResponseBody {
+pub(crate) fn streamed(body: Incoming) -> ResponseBody {
     let frames = BodyStream::new(body).take_while(|frame| std::future::ready(frame.is_ok()));
     let data = |frame: hyper::body::Frame<Bytes>| frame.into_data().ok();
     let bytes = frames.filter_map(move |frame| std::future::ready(frame.ok().and_then(data)));

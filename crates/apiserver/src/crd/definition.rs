@@ -204,7 +204,7 @@ pub(super) fn is_true(definition: &Value, kind: &str) -> bool {
 
 /// Kubernetes' order of versions: GA above beta above alpha, each by number; other names below, in reverse alphabetical
 /// order. The greater one has priority.
-pub(super) fn compare_versions(a: &str, b: &str) -> Ordering {
+pub(crate) fn compare_versions(a: &str, b: &str) -> Ordering {
     match (parse_version(a), parse_version(b)) {
         (Some(a), Some(b)) => a.cmp(&b),
         (Some(_), None) => Ordering::Greater,

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use corten_api::Status;
-use corten_api::openapi::{CustomVersion, Descriptions, Format, OpenApi, V2Stream};
+use corten_api::openapi::{CustomVersion, Descriptions, Foreign, Format, OpenApi, V2Stream};
 use corten_api::resources::Resource;
 use http::HeaderMap;
 use http::header::{ACCEPT, HeaderValue, LOCATION};
 
 use super::tagged;
-use crate::Server;
 use crate::body::{Pieces, ResponseBody};
 use crate::request::Query;
 use crate::respond::{self, Answer};
+use crate::{Server, aggregation};
 
 const JSON: &str = "application/json";
 const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
@@ -58,17 +58,26 @@ impl Descriptions for Prose {
 struct Inputs {
     served: Vec<&'static Resource>,
     custom: Arc<[Arc<CustomVersion>]>,
+    /// The version 2 documents of aggregated servers.
+    foreign: Option<Arc<Foreign>>,
     descriptions: Prose,
 }
 
 impl Inputs {
     fn of(server: &Server) -> Self {
         let catalog = &server.backend.catalog;
-        Inputs {
+        let mut inputs = Inputs {
             served: catalog.built_in().to_vec(),
             custom: catalog.custom_versions(),
+            foreign: None,
             descriptions: Prose::default(),
+        };
+        if let Some(table) = server.backend.aggregation.used() {
+            inputs.served.retain(|resource| !table.hides(&resource.group, &resource.version));
+            let shown = inputs.custom.iter().filter(|custom| !table.hides(&custom.group, &custom.version));
+            inputs.custom = shown.cloned().collect();
         }
+        inputs
     }
 
     fn documents(&self) -> OpenApi<'_> {
@@ -77,6 +86,7 @@ impl Inputs {
             version: crate::version::API_VERSION,
             descriptions: &self.descriptions,
             custom: &self.custom,
+            foreign: self.foreign.as_deref(),
         }
     }
 }
@@ -87,11 +97,18 @@ pub(super) fn answer(
     query: &Query,
     headers: &HeaderMap,
 ) -> Result<Answer, Status> {
-    let inputs = Inputs::of(server);
+    let mut inputs = Inputs::of(server);
+    if path == "/openapi/v2" {
+        inputs.foreign = aggregation::merged(&server.backend.aggregation, &inputs.documents());
+    }
     let documents = inputs.documents();
     match path {
         "/openapi/v2" => Ok(v2(inputs, headers)),
-        "/openapi/v3" => Ok(respond::bytes(200, "text/plain; charset=utf-8", documents.v3_index())),
+        "/openapi/v3" => {
+            let table = server.backend.aggregation.used();
+            let foreign = table.iter().flat_map(|table| aggregation::index_entries(table));
+            Ok(respond::bytes(200, "text/plain; charset=utf-8", documents.v3_index(foreign)))
+        }
         _ => {
             let name = path.strip_prefix("/openapi/v3/").ok_or_else(Status::unknown_path)?;
             Ok(v3(&documents, name, query, headers))

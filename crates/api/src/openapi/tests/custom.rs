@@ -23,7 +23,8 @@ fn version(schema: &'static str) -> CustomVersion {
 }
 
 fn document(custom: &[Arc<CustomVersion>], format: Format) -> Vec<u8> {
-    let documents = OpenApi { served: &[], version: "1.37", descriptions: &NoDescriptions, custom };
+    let documents =
+        OpenApi { served: &[], version: "1.37", descriptions: &NoDescriptions, custom, foreign: None };
     documents.v2_document(format)
 }
 
@@ -190,7 +191,13 @@ fn every_reference_resolves() {
     let v2 = json::parse(&document(&custom, Format::Json)).unwrap();
     check_references(&v2, &["definitions"], "#/definitions/");
     check_references(&v2, &["parameters"], "#/parameters/");
-    let documents = OpenApi { served: &[], version: "1.37", descriptions: &NoDescriptions, custom: &custom };
+    let documents = OpenApi {
+        served: &[],
+        version: "1.37",
+        descriptions: &NoDescriptions,
+        custom: &custom,
+        foreign: None,
+    };
     let v3 =
         json::parse(&documents.v3_document("apis/stable.example.com/v1", Format::Json).unwrap()).unwrap();
     check_references(&v3, &["components", "schemas"], "#/components/schemas/");
@@ -207,8 +214,13 @@ fn a_changed_crd_changes_its_own_hash_only() {
             CustomVersion { group: "other.example.com".to_owned(), ..version("") },
         ]
         .map(Arc::new);
-        let documents =
-            OpenApi { served: &served, version: "1.37", descriptions: &NoDescriptions, custom: &custom };
+        let documents = OpenApi {
+            served: &served,
+            version: "1.37",
+            descriptions: &NoDescriptions,
+            custom: &custom,
+            foreign: None,
+        };
         let of = |path: &str| documents.v3_hash(path).unwrap();
         [
             of("apis/stable.example.com/v1"),
@@ -237,7 +249,13 @@ fn a_schema_is_loaded_once_and_only_for_its_own_piece() {
         })
         .map(Arc::new)
         .collect();
-    let documents = OpenApi { served: &[], version: "1.37", descriptions: &NoDescriptions, custom: &custom };
+    let documents = OpenApi {
+        served: &[],
+        version: "1.37",
+        descriptions: &NoDescriptions,
+        custom: &custom,
+        foreign: None,
+    };
     for format in [Format::Json, Format::Protobuf] {
         loads.store(0, Relaxed);
         let mut stream = V2Stream::new(&documents, format);
