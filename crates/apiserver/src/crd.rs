@@ -8,6 +8,7 @@
 //!
 //! *Invariant:* requests see custom resources in the version they name. Only the text in the store is of the stored version.
 
+mod compiled_types;
 mod conditions;
 mod controller;
 mod conversion;

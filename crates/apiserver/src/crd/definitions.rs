@@ -12,8 +12,8 @@ use corten_api::openapi::CustomVersion;
 use corten_api::resources::Resource;
 use corten_store::{Entry, Event, Observer, Store};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::Notify;
 
+use super::compiled_types::CompiledTypes;
 use super::definition::{Definition, compare_versions};
 use super::resource::CustomResource;
 use super::version::IDLE;
@@ -27,7 +27,7 @@ pub(crate) struct Definitions {
     store: Store,
     recent_writes: Arc<RecentWrites>,
     state: RwLock<State>,
-    compiled: Arc<Notify>,
+    types: Arc<CompiledTypes>,
 }
 
 #[derive(Default)]
@@ -44,7 +44,7 @@ struct State {
 /// One stored definition, read when it is first needed.
 struct Slot {
     text: Bytes,
-    compiled: Arc<Notify>,
+    types: Arc<CompiledTypes>,
     /// The resource of the definition's previous text, until this text is read: it is kept if the specification is the
     /// same.
     previous: Mutex<Option<Arc<CustomResource>>>,
@@ -78,7 +78,7 @@ impl Slot {
         let kept = previous.filter(|previous| previous.digest == definition.digest);
         let resource = match kept {
             Some(kept) => kept.clone(),
-            None => Arc::new(CustomResource::new(definition, &self.compiled)?),
+            None => Arc::new(CustomResource::new(definition, &self.types)?),
         };
         Some(Reading { resource, is_served, is_terminating })
     }
@@ -98,14 +98,14 @@ impl Definitions {
             store: store.clone(),
             recent_writes: recent_writes.clone(),
             state: RwLock::default(),
-            compiled: Arc::default(),
+            types: Arc::default(),
         });
         let prefix = prefix();
         // Held until all definitions are loaded: an event that arrives meanwhile waits in `apply`.
         let mut state = definitions.state.write();
         let (_, entries) = store.observe(&prefix, definitions.clone());
         for entry in entries {
-            state.set(&entry.key, Some(&entry), &definitions.compiled);
+            state.set(&entry.key, Some(&entry), &definitions.types);
         }
         drop(state);
         definitions
@@ -132,7 +132,7 @@ impl Definitions {
 
     /// Waits until a type was compiled.
     pub(super) async fn compiled(&self) {
-        self.compiled.notified().await;
+        self.types.compiled().await;
     }
 
     /// True while the objects of a definition are being removed.
@@ -207,11 +207,7 @@ impl Definitions {
 
     /// Drops compiled versions that were not used for a while. Returns true if there are others.
     pub(super) fn drop_idle(&self) -> bool {
-        let resources: Vec<Arc<CustomResource>> =
-            self.state.read().slots.values().filter_map(|slot| slot.resource_if_read()).collect();
-        let versions = resources.iter().flat_map(|resource| &resource.versions);
-        // Each is looked at: the first that stays must not keep the others.
-        versions.filter(|version| version.drop_idle(IDLE)).count() > 0
+        self.types.drop_idle(IDLE) > 0
     }
 }
 
@@ -220,7 +216,7 @@ fn prefix() -> String {
 }
 
 impl State {
-    fn set(&mut self, key: &str, entry: Option<&Arc<Entry>>, compiled: &Arc<Notify>) {
+    fn set(&mut self, key: &str, entry: Option<&Arc<Entry>>, types: &Arc<CompiledTypes>) {
         self.generation += 1;
         self.resources = None;
         self.openapi = None;
@@ -230,7 +226,7 @@ impl State {
             Some(entry) => {
                 let slot = Slot {
                     text: entry.value.clone(),
-                    compiled: compiled.clone(),
+                    types: types.clone(),
                     previous: Mutex::new(previous),
                     read: OnceLock::new(),
                 };
@@ -249,7 +245,7 @@ impl Observer for Definitions {
     fn apply(&self, events: &[Arc<Event>], _revision: u64) {
         let mut state = self.state.write();
         for event in events {
-            state.set(&event.key, event.current.as_ref(), &self.compiled);
+            state.set(&event.key, event.current.as_ref(), &self.types);
         }
     }
 }

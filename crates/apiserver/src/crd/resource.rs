@@ -12,8 +12,8 @@ use corten_api::{Str, Value, meta};
 use corten_customresources::selectable::Selectable;
 use corten_registry::{self as registry};
 use corten_store::Store;
-use tokio::sync::Notify;
 
+use super::compiled_types::CompiledTypes;
 use super::conversion::Converter;
 use super::definition::{Conversion, Definition};
 use super::version::Version;
@@ -86,11 +86,10 @@ impl StoredForm {
 
 impl CustomResource {
     /// The serving state of a definition, if it has a stored version.
-    pub(super) fn new(definition: Definition, compiled: &Arc<Notify>) -> Option<CustomResource> {
+    pub(super) fn new(definition: Definition, types: &Arc<CompiledTypes>) -> Option<CustomResource> {
         let storage = definition.storage_version()?;
-        let versions: Vec<Arc<Version>> = (0..definition.versions.len())
-            .map(|i| Arc::new(Version::new(&definition, i, compiled)))
-            .collect();
+        let versions: Vec<Arc<Version>> =
+            (0..definition.versions.len()).map(|i| Arc::new(Version::new(&definition, i, types))).collect();
         let mut paths: Vec<&Str> = definition.versions.iter().flat_map(|v| &v.selectable_fields).collect();
         paths.sort();
         paths.dedup();
