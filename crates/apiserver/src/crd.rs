@@ -14,6 +14,7 @@ mod controller;
 mod conversion;
 mod definition;
 mod definitions;
+mod growth;
 mod names;
 mod resource;
 mod version;
@@ -23,6 +24,7 @@ pub(crate) use conditions::mark_deleted;
 pub(crate) use controller::run;
 pub(crate) use conversion::{Converter, convert_all, served_tree, to_served, to_stored};
 pub(crate) use definitions::Definitions;
+pub(crate) use growth::Grown;
 pub(crate) use resource::StoredForm;
 pub(crate) use version::{Compiled, Version, scale_row};
 

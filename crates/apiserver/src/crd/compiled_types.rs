@@ -4,7 +4,7 @@
 //! together take more than `LIMIT`: then those go first that were not used for longest. A request that uses a dropped type
 //! compiles it again; one that holds it keeps it until its end.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ pub(crate) struct CompiledTypes {
     held: Mutex<Held>,
     /// Notified when a type was compiled.
     compiled: Notify,
+    /// Bytes that defaults added to cached objects of all resources, see `growth`.
+    pub(super) added_by_defaults: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
@@ -55,7 +57,13 @@ impl Default for CompiledTypes {
 
 impl CompiledTypes {
     fn with_limit(limit: usize) -> CompiledTypes {
-        CompiledTypes { started: Instant::now(), limit, held: Mutex::default(), compiled: Notify::new() }
+        CompiledTypes {
+            started: Instant::now(),
+            limit,
+            held: Mutex::default(),
+            compiled: Notify::new(),
+            added_by_defaults: Arc::default(),
+        }
     }
 
     /// A place for the type of a schema of this many bytes of JSON.

@@ -156,13 +156,15 @@ impl Version {
     }
 
     /// Brings a stored object to the form that requests see: fields that the schema no longer has are pruned, new defaults
-    /// are set. Never fails: what cannot be brought to that form stays as it is.
-    pub(super) fn normalize(&self, object: &mut Value) {
+    /// are set if `may_grow` is true. Never fails: what cannot be brought to that form stays as it is.
+    pub(super) fn normalize(&self, object: &mut Value, may_grow: bool) {
         let compiled = self.compiled();
         if let Err(err) = compiled.rules.decode(object, Malformed::Dropped, None) {
             tracing::warn!(kind = %self.kind, name = meta::name(object), %err, "cannot decode stored custom resource");
         }
-        if compiled.rules.set_defaults(object).is_err() {
+        if !may_grow {
+            tracing::warn!(kind = %self.kind, name = meta::name(object), "new defaults of stored custom resources take too much memory; showing object as stored");
+        } else if compiled.rules.set_defaults(object).is_err() {
             tracing::warn!(kind = %self.kind, name = meta::name(object), "defaults of stored custom resource are too large");
         }
         // Objects of very old servers have none.
