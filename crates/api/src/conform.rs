@@ -250,6 +250,8 @@ impl<'s> Walk<'s, '_> {
                 let at = match error {
                     base64::DecodeError::InvalidByte(at, _)
                     | base64::DecodeError::InvalidLastSymbol { offset: at, .. } => at,
+                    // Go reports the group of four characters that is not complete.
+                    _ if !source.contains('=') => source.len() - source.len() % 4,
                     _ => source.len(),
                 };
                 Err(format!("illegal base64 data at input byte {at}").into())
@@ -314,6 +316,9 @@ impl<'s> Walk<'s, '_> {
         let Value::Object(map) = value else { return Err(self.mismatch(value, &kind.go_name())) };
         for (key, element) in map.iter_mut() {
             self.path.push(Step::MapKey(key.clone()));
+            if element.is_null() && matches!(item, Kind::Bytes) && self.extent != Extent::Partial {
+                *element = Value::from("");
+            }
             let done = self.element(element, item);
             self.path.pop();
             done?;
@@ -501,6 +506,17 @@ mod tests {
             r#"{"data":{"a":"b"},"metadata":{"name":"x"}}"#,
             &[r#"unknown field "bogus""#, r#"unknown field "metadata.zzz""#],
         );
+    }
+
+    #[test]
+    fn bytes_are_those_of_go() {
+        check("Secret", r#"{"data":{"a":null}}"#, r#"{"data":{"a":""},"metadata":{}}"#, &[]);
+        let schema = schema::lookup("core/v1", "Secret").unwrap();
+        for (text, at) in [("other", 4), ("abc", 0), ("abcde$", 5), ("YQ=", 3)] {
+            let mut value = json::parse(format!(r#"{{"data":{{"a":"{text}"}}}}"#).as_bytes()).unwrap();
+            let error = conform(&mut value, &schema, Extent::Whole, &mut Vec::new()).unwrap_err();
+            assert_eq!(error.to_string(), format!("illegal base64 data at input byte {at}"), "{text}");
+        }
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub const SUBDOMAIN_MAX_LENGTH: usize = 253;
 pub enum NameRule {
     /// Most resources.
     DnsSubdomain,
+    /// The same, with the messages of declarative validation.
+    LongName,
     DnsLabel,
     /// A label that starts with a letter.
     Dns1035Label,
@@ -35,6 +37,15 @@ impl NameRule {
     pub fn check(self, name: &str) -> Vec<String> {
         match self {
             NameRule::DnsSubdomain => dns1123_subdomain(name),
+            NameRule::LongName => {
+                let mut complaints = dns1123_subdomain(name);
+                let shown = too_long(SUBDOMAIN_MAX_LENGTH);
+                complaints
+                    .iter_mut()
+                    .filter(|why| **why == shown)
+                    .for_each(|why| *why = too_many_bytes(SUBDOMAIN_MAX_LENGTH));
+                complaints
+            }
             NameRule::DnsLabel => dns1123_label(name),
             NameRule::Dns1035Label => dns1035_label(name),
             NameRule::PathSegment => path_segment_name(name),

@@ -207,6 +207,9 @@ impl Call {
 
     /// The conflict of a uid precondition.
     pub(crate) fn wrong_uid(&self, key: &str, asked: &str, found: &str) -> Status {
+        // A dry run does not reach the layer that adds the prefix.
+        let is_dry_run = self.query.all("dryRun").any(|stage| stage == "All");
+        let key = if is_dry_run { key.strip_prefix("/registry").unwrap_or(key) } else { key };
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
              failed: UID in precondition: {asked}, UID in object meta: {found}"

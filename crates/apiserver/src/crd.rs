@@ -8,11 +8,13 @@
 //!
 //! *Invariant:* requests see custom resources in the version they name. Only the text in the store is of the stored version.
 
+mod compiled_types;
 mod conditions;
 mod controller;
 mod conversion;
 mod definition;
 mod definitions;
+mod growth;
 mod names;
 mod resource;
 mod version;
@@ -23,6 +25,7 @@ pub(crate) use controller::run;
 pub(crate) use conversion::{Converter, convert_all, served_tree, to_served, to_stored};
 pub(crate) use definition::compare_versions;
 pub(crate) use definitions::Definitions;
+pub(crate) use growth::Grown;
 pub(crate) use resource::StoredForm;
 pub(crate) use version::{Compiled, Version, scale_row};
 

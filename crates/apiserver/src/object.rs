@@ -36,6 +36,8 @@ pub(crate) struct Object {
     pub revision_at: u32,
     /// True if the text is in another version than the stored one: it was written before the stored version changed.
     pub is_foreign: bool,
+    /// The memory beyond what is stored, of a custom resource that was brought to a changed schema.
+    pub grown: Option<Box<crd::Grown>>,
     /// True if the store holds another text than `json`, so that an unchanged object is written nevertheless.
     pub is_stale: bool,
     pub projection: Arc<Projection>,
@@ -127,6 +129,7 @@ impl Form {
             head: self.head,
             revision_at: written.revision_at,
             is_foreign: false,
+            grown: None,
             is_stale: false,
             projection: written.projection.clone(),
             parsed: OnceLock::new(),
@@ -157,6 +160,8 @@ impl Form {
         object.is_foreign = api_version != self.api_version;
         let spliced = splice(&text.bytes, text.revision_at, 0, entry.mod_revision);
         if spliced != entry.value {
+            object.grown =
+                self.custom.as_ref().map(|custom| Box::new(custom.growth().count(entry, spliced.len())));
             object.json = spliced.into();
             object.is_stale = true;
         }
@@ -188,6 +193,7 @@ impl Object {
             head: 0,
             revision_at: 0,
             is_foreign: false,
+            grown: None,
             is_stale: false,
             projection: Arc::default(),
             parsed: OnceLock::new(),
@@ -224,6 +230,7 @@ impl Object {
             head,
             revision_at,
             is_foreign: false,
+            grown: None,
             is_stale: self.is_stale,
             projection: self.projection.clone(),
             parsed: OnceLock::new(),

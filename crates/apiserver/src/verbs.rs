@@ -3,6 +3,7 @@
 pub(crate) mod binding;
 mod commit;
 pub(crate) mod delete;
+mod empty_values;
 mod eviction;
 pub(crate) mod list;
 pub(crate) mod node_view;

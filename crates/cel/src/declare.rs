@@ -15,10 +15,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use regex::Regex;
-
 use crate::cost;
 use crate::error::Result;
+use crate::library::regex::Pattern;
 use crate::types::{Type, split_top};
 use crate::value::Value;
 
@@ -28,7 +27,7 @@ pub const MAX_RESULT: usize = 64 << 20;
 /// A function of its arguments; the receiver of a method is the first.
 pub type Function = for<'a> fn(&[Value<'a>]) -> Result<Value<'a>>;
 /// A function with a regular expression among its arguments, which is compiled once where it is a literal.
-pub type PatternFunction = for<'a> fn(&Regex, &[Value<'a>]) -> Result<Value<'a>>;
+pub type PatternFunction = for<'a> fn(&Pattern, &[Value<'a>]) -> Result<Value<'a>>;
 
 #[derive(Clone, Copy)]
 pub enum Implementation {

@@ -6,13 +6,11 @@
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
-use regex::Regex;
-
 use crate::cost::functions::Actual;
 use crate::declare::{Overload, PatternFunction};
 use crate::error::{Error, Result};
 use crate::eval;
-use crate::library::regex::{Patterns, compile_checked};
+use crate::library::regex::{Pattern, Patterns, compile_checked};
 use crate::value::{Key, Value};
 
 pub struct Program {
@@ -167,7 +165,7 @@ pub(crate) enum Dispatch {
 pub(crate) struct Constant {
     pub(crate) pattern: Arc<str>,
     /// Compiled when it is first used; none if the budget of the expression does not allow to keep it.
-    pub(crate) kept: Option<OnceLock<std::result::Result<Regex, String>>>,
+    pub(crate) kept: Option<OnceLock<std::result::Result<Pattern, String>>>,
 }
 
 impl Constant {

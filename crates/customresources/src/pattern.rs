@@ -13,7 +13,7 @@ use corten_cel::library::regex::{Budget, CompactPattern};
 pub(crate) struct Pattern {
     text: Str,
     budget: Arc<Budget>,
-    compiled: OnceLock<Result<CompactPattern, String>>,
+    compiled: OnceLock<Result<Arc<CompactPattern>, String>>,
 }
 
 impl Pattern {

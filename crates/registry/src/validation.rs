@@ -49,7 +49,7 @@ mod volume;
 pub(crate) mod volume_claim;
 mod volume_mount;
 pub(crate) mod volume_source;
-mod volume_warnings;
+pub(crate) mod volume_warnings;
 pub(crate) mod webhook;
 mod windows;
 pub(crate) mod workload;

@@ -1,8 +1,10 @@
 //! Several versions of a resource, converted by the server or by a webhook, which may be honest, dead, slow or hostile.
 
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use corten_testkit::{Client, Reply, Request, Server, Webhook};
+use corten_e2e::eventually;
+use corten_testkit::{Client, DEADLINE, Reply, Request, Server, Webhook};
 use serde_json::{Value, json};
 
 use crate::{DEFINITIONS, WIDGETS, any, condition, definition, install, version, widget};
@@ -356,4 +358,34 @@ fn labels_and_annotations_of_webhooks_are_validated() {
             );
         });
     }
+}
+
+#[test]
+fn an_object_is_not_created_after_its_definition_was_deleted() {
+    let server = Server::start();
+    let client = server.client();
+    let ((entered, has_entered), (release, released)) = (mpsc::channel(), mpsc::channel::<()>());
+    let (entered, released) = (Mutex::new(entered), Mutex::new(released));
+    let webhook = Webhook::start(move |review| {
+        entered.lock().unwrap().send(()).unwrap();
+        released.lock().unwrap().recv_timeout(DEADLINE).unwrap();
+        Reply::Json(convert(review))
+    });
+    let definition = with_webhook(&webhook);
+    install(client, &definition);
+    std::thread::scope(|scope| {
+        let creating = scope.spawn(|| {
+            let new = json!({"apiVersion": "example.com/v2", "kind": "Widget", "metadata": {"name": "late"}, "spec": {}});
+            client.post(WIDGETS2, &new).expect_failure(404, "NotFound")
+        });
+        has_entered.recv_timeout(DEADLINE).unwrap();
+        client.delete(format!("{DEFINITIONS}/widgets.example.com")).expect(200);
+        eventually("the definition is gone", || {
+            client.get(format!("{DEFINITIONS}/widgets.example.com")).status == 404
+        });
+        release.send(()).unwrap();
+        creating.join().unwrap();
+    });
+    install(client, &definition);
+    assert_eq!(client.get(WIDGETS).expect(200)["items"], json!([]));
 }

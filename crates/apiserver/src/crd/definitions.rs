@@ -10,10 +10,10 @@ use bytes::Bytes;
 use corten_api::Str;
 use corten_api::openapi::CustomVersion;
 use corten_api::resources::Resource;
-use corten_store::{Entry, Event, Observer, Store};
+use corten_store::{Entry, Event, Expect, Observer, Op, Store};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::Notify;
 
+use super::compiled_types::CompiledTypes;
 use super::definition::{Definition, compare_versions};
 use super::resource::CustomResource;
 use super::version::IDLE;
@@ -27,7 +27,7 @@ pub(crate) struct Definitions {
     store: Store,
     recent_writes: Arc<RecentWrites>,
     state: RwLock<State>,
-    compiled: Arc<Notify>,
+    types: Arc<CompiledTypes>,
 }
 
 #[derive(Default)]
@@ -44,11 +44,20 @@ struct State {
 /// One stored definition, read when it is first needed.
 struct Slot {
     text: Bytes,
-    compiled: Arc<Notify>,
-    /// The resource of the definition's previous text, until this text is read: it is kept if the specification is the
-    /// same.
-    previous: Mutex<Option<Arc<CustomResource>>>,
+    revision: u64,
+    types: Arc<CompiledTypes>,
+    known: Mutex<Known>,
     read: OnceLock<Option<Reading>>,
+}
+
+/// The resource of a definition, as far as it is known.
+#[derive(Default)]
+struct Known {
+    /// That of the definition's previous text, until this text is read: it is kept if the specification is the same.
+    resource: Option<Arc<CustomResource>>,
+    /// Set once the definition has another text. Its slot has the resource that was known then, and ends it; one that is
+    /// created later is in no slot.
+    is_replaced: bool,
 }
 
 /// A definition that was read.
@@ -59,17 +68,52 @@ struct Reading {
 }
 
 impl Slot {
+    fn new(entry: &Entry, types: &Arc<CompiledTypes>, previous: Option<Arc<CustomResource>>) -> Slot {
+        Slot {
+            text: entry.value.clone(),
+            revision: entry.mod_revision,
+            types: types.clone(),
+            known: Mutex::new(Known { resource: previous, is_replaced: false }),
+            read: OnceLock::new(),
+        }
+    }
+
     fn reading(&self) -> Option<&Reading> {
         let read = || {
-            let previous = self.previous.lock().take();
+            let previous = self.resource_if_read();
             let reading = self.parse(previous.as_ref());
-            let is_kept = |previous: &Arc<CustomResource>| {
-                reading.as_ref().is_some_and(|reading| Arc::ptr_eq(&reading.resource, previous))
-            };
-            previous.filter(|previous| !is_kept(previous)).inspect(|previous| previous.end());
+            self.learn(reading.as_ref(), previous.as_ref());
             reading
         };
         self.read.get_or_init(read).as_ref()
+    }
+
+    /// Replaces the resource of the previous text by that of this one.
+    fn learn(&self, reading: Option<&Reading>, previous: Option<&Arc<CustomResource>>) {
+        let resource = reading.map(|reading| reading.resource.clone());
+        let is_kept = match (&resource, previous) {
+            (Some(resource), Some(previous)) => Arc::ptr_eq(resource, previous),
+            _ => false,
+        };
+        if is_kept {
+            return;
+        }
+        let mut known = self.known.lock();
+        let ended = match known.is_replaced {
+            true => resource,
+            false => std::mem::replace(&mut known.resource, resource),
+        };
+        drop(known);
+        if let Some(ended) = ended {
+            ended.end();
+        }
+    }
+
+    /// Marks the definition as one that has another text now. Returns its resource.
+    fn replace(&self) -> Option<Arc<CustomResource>> {
+        let mut known = self.known.lock();
+        known.is_replaced = true;
+        known.resource.take()
     }
 
     fn parse(&self, previous: Option<&Arc<CustomResource>>) -> Option<Reading> {
@@ -78,17 +122,14 @@ impl Slot {
         let kept = previous.filter(|previous| previous.digest == definition.digest);
         let resource = match kept {
             Some(kept) => kept.clone(),
-            None => Arc::new(CustomResource::new(definition, &self.compiled)?),
+            None => Arc::new(CustomResource::new(definition, &self.types)?),
         };
         Some(Reading { resource, is_served, is_terminating })
     }
 
     /// The resource of this text or, if it was not read, of the one before.
     fn resource_if_read(&self) -> Option<Arc<CustomResource>> {
-        match self.read.get() {
-            Some(reading) => reading.as_ref().map(|reading| reading.resource.clone()),
-            None => self.previous.lock().clone(),
-        }
+        self.known.lock().resource.clone()
     }
 }
 
@@ -98,14 +139,14 @@ impl Definitions {
             store: store.clone(),
             recent_writes: recent_writes.clone(),
             state: RwLock::default(),
-            compiled: Arc::default(),
+            types: Arc::default(),
         });
         let prefix = prefix();
         // Held until all definitions are loaded: an event that arrives meanwhile waits in `apply`.
         let mut state = definitions.state.write();
         let (_, entries) = store.observe(&prefix, definitions.clone());
         for entry in entries {
-            state.set(&entry.key, Some(&entry), &definitions.compiled);
+            state.set(&entry.key, Some(&entry), &definitions.types);
         }
         drop(state);
         definitions
@@ -132,13 +173,25 @@ impl Definitions {
 
     /// Waits until a type was compiled.
     pub(super) async fn compiled(&self) {
-        self.compiled.notified().await;
+        self.types.compiled().await;
     }
 
     /// True while the objects of a definition are being removed.
     pub(crate) fn is_terminating(&self, group: &str, resource: &str) -> bool {
         let slot = self.slot(&format!("{resource}.{group}"));
         slot.is_some_and(|slot| slot.reading().is_some_and(|reading| reading.is_terminating))
+    }
+
+    /// A check that a definition is still the one of now and accepts new objects; `None` if it does not.
+    ///
+    /// A create commits with this check: without it, an object could be stored after all objects of a deleted definition were
+    /// removed, and would be there again when the definition is.
+    pub(crate) fn check_accepts(&self, group: &str, resource: &str) -> Option<Op> {
+        let name = format!("{resource}.{group}");
+        let slot = self.slot(&name)?;
+        slot.reading().filter(|reading| !reading.is_terminating)?;
+        let (key, expect) = (format!("{}{name}", prefix()).into(), Expect::ModRevision(slot.revision));
+        Some(Op::Check { key, expect })
     }
 
     /// The served versions of a definition. Reads it if it changed.
@@ -207,11 +260,7 @@ impl Definitions {
 
     /// Drops compiled versions that were not used for a while. Returns true if there are others.
     pub(super) fn drop_idle(&self) -> bool {
-        let resources: Vec<Arc<CustomResource>> =
-            self.state.read().slots.values().filter_map(|slot| slot.resource_if_read()).collect();
-        let versions = resources.iter().flat_map(|resource| &resource.versions);
-        // Each is looked at: the first that stays must not keep the others.
-        versions.filter(|version| version.drop_idle(IDLE)).count() > 0
+        self.types.drop_idle(IDLE) > 0
     }
 }
 
@@ -220,22 +269,14 @@ fn prefix() -> String {
 }
 
 impl State {
-    fn set(&mut self, key: &str, entry: Option<&Arc<Entry>>, compiled: &Arc<Notify>) {
+    fn set(&mut self, key: &str, entry: Option<&Arc<Entry>>, types: &Arc<CompiledTypes>) {
         self.generation += 1;
         self.resources = None;
         self.openapi = None;
         let name = key.strip_prefix(&prefix()).unwrap_or(key).to_owned();
-        let previous = self.slots.remove(&name).and_then(|slot| slot.resource_if_read());
+        let previous = self.slots.remove(&name).and_then(|slot| slot.replace());
         match entry {
-            Some(entry) => {
-                let slot = Slot {
-                    text: entry.value.clone(),
-                    compiled: compiled.clone(),
-                    previous: Mutex::new(previous),
-                    read: OnceLock::new(),
-                };
-                self.slots.insert(name, Arc::new(slot));
-            }
+            Some(entry) => drop(self.slots.insert(name, Arc::new(Slot::new(entry, types, previous)))),
             None => {
                 if let Some(previous) = previous {
                     previous.end();
@@ -249,7 +290,80 @@ impl Observer for Definitions {
     fn apply(&self, events: &[Arc<Event>], _revision: u64) {
         let mut state = self.state.write();
         for event in events {
-            state.set(&event.key, event.current.as_ref(), &self.compiled);
+            state.set(&event.key, event.current.as_ref(), &self.types);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::{json, value};
+
+    use super::*;
+
+    fn entry(revision: u64, group: &str) -> Arc<Entry> {
+        let definition = value!({
+            "metadata": {"name": (format!("widgets.{group}"))},
+            "spec": {
+                "group": (group), "scope": "Namespaced",
+                "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                    "type": "object", "description": (format!("of {group}")),
+                }}}],
+            },
+        });
+        Arc::new(Entry {
+            key: format!("{}widgets.example.com", prefix()).into(),
+            value: json::write_to_string(&definition).into(),
+            create_revision: 1,
+            mod_revision: revision,
+            version: 1,
+            lease: None,
+            note: None,
+        })
+    }
+
+    fn resource(slot: &Slot) -> Arc<CustomResource> {
+        slot.reading().expect("the definition is valid").resource.clone()
+    }
+
+    #[test]
+    fn a_resource_is_kept_while_its_specification_is_the_same() {
+        let types = Arc::default();
+        let (mut state, key) = (State::default(), entry(1, "a").key.clone());
+        let mut set = |entry: Option<Arc<Entry>>| {
+            state.set(&key, entry.as_ref(), &types);
+            state.slots.get("widgets.example.com").cloned()
+        };
+        let first = resource(&set(Some(entry(1, "a"))).unwrap());
+        let unread = set(Some(entry(2, "b"))).unwrap();
+        let again = resource(&set(Some(entry(3, "a"))).unwrap());
+        assert!(Arc::ptr_eq(&first, &again) && !first.has_ended(), "no request saw the one between");
+        // A request that began before reads the old text: what it creates ends, and disturbs no other.
+        assert!(resource(&unread).has_ended());
+        assert!(!again.has_ended());
+        let other = resource(&set(Some(entry(4, "b"))).unwrap());
+        assert!(again.has_ended() && !other.has_ended());
+        assert!(
+            !Arc::ptr_eq(&first, &resource(&set(Some(entry(5, "a"))).unwrap())),
+            "an ended one does not return"
+        );
+        assert!(other.has_ended());
+    }
+
+    #[test]
+    fn a_definition_that_changes_while_it_is_read_ends_its_watches() {
+        let types = Arc::default();
+        let old = Slot::new(&entry(1, "a"), &types, None);
+        let served = resource(&old);
+        let changed = Slot::new(&entry(2, "b"), &types, old.replace());
+        // A request begins to read it, and it is replaced meanwhile.
+        let previous = changed.resource_if_read();
+        let reading = changed.parse(previous.as_ref());
+        let newest = Slot::new(&entry(3, "c"), &types, changed.replace());
+        changed.learn(reading.as_ref(), previous.as_ref());
+        assert!(reading.unwrap().resource.has_ended(), "it is in no slot");
+        assert!(!served.has_ended());
+        assert!(!resource(&newest).has_ended() && served.has_ended(), "the newest one ends what was served");
     }
 }

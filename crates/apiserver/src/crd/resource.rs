@@ -12,10 +12,11 @@ use corten_api::{Str, Value, meta};
 use corten_customresources::selectable::Selectable;
 use corten_registry::{self as registry};
 use corten_store::Store;
-use tokio::sync::Notify;
 
+use super::compiled_types::CompiledTypes;
 use super::conversion::Converter;
 use super::definition::{Conversion, Definition};
+use super::growth::Growth;
 use super::version::Version;
 use crate::cache::Cache;
 use crate::catalog::{Served, Type};
@@ -51,6 +52,7 @@ pub(crate) struct StoredForm {
     converts_in_place: bool,
     /// The selectable fields of all versions.
     selectable: Selectable,
+    growth: Arc<Growth>,
 }
 
 impl std::fmt::Debug for StoredForm {
@@ -70,6 +72,11 @@ impl StoredForm {
         self.selectable.names().position(|field| *field == name)
     }
 
+    /// Counts the memory that cached objects take beyond what is stored.
+    pub(crate) fn growth(&self) -> &Arc<Growth> {
+        &self.growth
+    }
+
     /// Brings a stored object to the current schema and to the stored version. False if it stays in another version, which
     /// only the conversion webhook can convert.
     pub(crate) fn normalize(&self, object: &mut Value) -> bool {
@@ -79,18 +86,17 @@ impl StoredForm {
             }
             object.set(&["apiVersion"], self.version.api_version.as_str());
         }
-        self.version.normalize(object);
+        self.version.normalize(object, self.growth.is_allowed());
         true
     }
 }
 
 impl CustomResource {
     /// The serving state of a definition, if it has a stored version.
-    pub(super) fn new(definition: Definition, compiled: &Arc<Notify>) -> Option<CustomResource> {
+    pub(super) fn new(definition: Definition, types: &Arc<CompiledTypes>) -> Option<CustomResource> {
         let storage = definition.storage_version()?;
-        let versions: Vec<Arc<Version>> = (0..definition.versions.len())
-            .map(|i| Arc::new(Version::new(&definition, i, compiled)))
-            .collect();
+        let versions: Vec<Arc<Version>> =
+            (0..definition.versions.len()).map(|i| Arc::new(Version::new(&definition, i, types))).collect();
         let mut paths: Vec<&Str> = definition.versions.iter().flat_map(|v| &v.selectable_fields).collect();
         paths.sort();
         paths.dedup();
@@ -98,6 +104,7 @@ impl CustomResource {
             version: versions[storage].clone(),
             converts_in_place: definition.conversion == Conversion::None,
             selectable: Selectable::of_paths(paths.into_iter().map(Str::as_str)),
+            growth: Arc::new(Growth::new(&types.added_by_defaults)),
         });
         let converter = Arc::new(Converter::new(&definition, versions.clone(), storage));
         static LAST_ID: AtomicU64 = AtomicU64::new(0);
@@ -242,6 +249,11 @@ impl CustomResource {
             subresources,
             storage_version: Some(self.stored.version.info.name.clone()),
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::SeqCst)
     }
 
     /// Ends the watches: the resource is no longer served in this form.

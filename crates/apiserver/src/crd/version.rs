@@ -1,9 +1,9 @@
 //! One version of a custom resource: its compiled type, and the rules that built-in resources have in the registry.
 //!
-//! A version is compiled from its definition's text when it is first used and dropped after it was idle for a while: most
+//! A version is compiled from its definition's text when it is first used and dropped later (`compiled_types`): most
 //! definitions of a cluster are used rarely, and a compiled schema is many times as large as what serving a list needs.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -17,13 +17,11 @@ use corten_customresources::columns::{Columns, Header};
 use corten_customresources::metadata::Malformed;
 use corten_customresources::scale::Scale;
 use jiff::Timestamp;
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::compiled_types::{CompiledTypes, Slot};
 use super::definition::{Definition, VersionInfo};
 use crate::column_descriptions;
-use crate::heavy;
 
 /// An unused version is dropped after this time.
 pub(super) const IDLE: Duration = Duration::from_secs(300);
@@ -42,16 +40,9 @@ pub(crate) struct Version {
     namespaced: bool,
     pub(super) info: VersionInfo,
     pub(super) api_version: String,
-    compiled: Mutex<Option<Arc<Compiled>>>,
-    /// Held while the type is compiled.
-    compiling: Mutex<()>,
+    compiled: Arc<Slot>,
     /// True if the validation of an object took long: the rest are validated on threads for large requests.
     slow: AtomicBool,
-    /// Notified when the type was compiled.
-    notify: Arc<Notify>,
-    /// Milliseconds after `started` of the last use.
-    used: AtomicU64,
-    started: Instant,
 }
 
 /// The compiled type of a version.
@@ -63,7 +54,7 @@ pub(crate) struct Compiled {
 }
 
 impl Version {
-    pub(super) fn new(definition: &Definition, position: usize, notify: &Arc<Notify>) -> Version {
+    pub(super) fn new(definition: &Definition, position: usize, types: &Arc<CompiledTypes>) -> Version {
         let info = definition.versions[position].clone();
         Version {
             text: definition.text.clone(),
@@ -73,12 +64,9 @@ impl Version {
             namespaced: definition.namespaced,
             api_version: format!("{}/{}", definition.group, info.name),
             info,
-            compiled: Mutex::default(),
-            compiling: Mutex::default(),
+            // Most of a definition are the schemas of its versions.
+            compiled: types.slot(definition.text.len() / definition.versions.len().max(1)),
             slow: AtomicBool::new(false),
-            notify: notify.clone(),
-            used: AtomicU64::new(0),
-            started: Instant::now(),
         }
     }
 
@@ -92,21 +80,7 @@ impl Version {
 
     /// The compiled type.
     pub(crate) fn compiled(&self) -> Arc<Compiled> {
-        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.used.store(now, Ordering::Relaxed);
-        if let Some(compiled) = &*self.compiled.lock() {
-            return compiled.clone();
-        }
-        heavy::blocking(|| {
-            let _others_wait = self.compiling.lock();
-            if let Some(compiled) = &*self.compiled.lock() {
-                return compiled.clone();
-            }
-            let compiled = Arc::new(self.compile());
-            *self.compiled.lock() = Some(compiled.clone());
-            self.notify.notify_one();
-            compiled
-        })
+        self.compiled.get(|| self.compile())
     }
 
     /// True if the validation of an object took long.
@@ -147,16 +121,6 @@ impl Version {
         version.at(&["schema", "openAPIV3Schema"]).cloned()
     }
 
-    /// Drops the compiled type if it was not used for a while. Returns true if it is still there.
-    pub(super) fn drop_idle(&self, idle: Duration) -> bool {
-        let mut compiled = self.compiled.lock();
-        let used = Duration::from_millis(self.used.load(Ordering::Relaxed));
-        if self.started.elapsed() >= used.saturating_add(idle) {
-            *compiled = None;
-        }
-        compiled.is_some()
-    }
-
     /// Decodes an object of a request: metadata, pruning, defaults. `unknown` receives findings of strict validation.
     pub(crate) fn decode(&self, object: &mut Value, unknown: &mut Vec<String>) -> Result<(), Status> {
         let compiled = self.compiled();
@@ -192,13 +156,15 @@ impl Version {
     }
 
     /// Brings a stored object to the form that requests see: fields that the schema no longer has are pruned, new defaults
-    /// are set. Never fails: what cannot be brought to that form stays as it is.
-    pub(super) fn normalize(&self, object: &mut Value) {
+    /// are set if `may_grow` is true. Never fails: what cannot be brought to that form stays as it is.
+    pub(super) fn normalize(&self, object: &mut Value, may_grow: bool) {
         let compiled = self.compiled();
         if let Err(err) = compiled.rules.decode(object, Malformed::Dropped, None) {
             tracing::warn!(kind = %self.kind, name = meta::name(object), %err, "cannot decode stored custom resource");
         }
-        if compiled.rules.set_defaults(object).is_err() {
+        if !may_grow {
+            tracing::warn!(kind = %self.kind, name = meta::name(object), "new defaults of stored custom resources take too much memory; showing object as stored");
+        } else if compiled.rules.set_defaults(object).is_err() {
             tracing::warn!(kind = %self.kind, name = meta::name(object), "defaults of stored custom resource are too large");
         }
         // Objects of very old servers have none.
@@ -286,6 +252,16 @@ impl Version {
 }
 
 impl Compiled {
+    #[cfg(test)]
+    pub(super) fn for_tests() -> Compiled {
+        Compiled {
+            rules: CompiledVersion::without_schema(&Value::object()),
+            api_version: String::new(),
+            kind: Str::default(),
+            typed: OnceLock::new(),
+        }
+    }
+
     /// The type for field management.
     pub(crate) fn typed(&self) -> &StructRef {
         self.typed.get_or_init(|| self.rules.typed(&self.api_version, &self.kind))

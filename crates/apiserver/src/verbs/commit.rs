@@ -83,6 +83,28 @@ pub(super) async fn put_with(
     commit(call, op, companions).await?.ok_or(StoreError::Closed)
 }
 
+/// Writes a new custom resource, if its definition still accepts objects in the same transaction. `None` if it does not.
+pub(super) async fn put_custom(
+    call: &Call,
+    cache: &Cache,
+    key: Arc<str>,
+    object: Value,
+) -> Option<Result<Arc<Entry>, StoreError>> {
+    let (group, resource) = (call.served.group(), call.served.name());
+    let op = put_op(cache, key, Expect::Absent, object);
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let check = call.backend.catalog.definitions.check_accepts(group, resource)?;
+        let companions = Companions { ops: vec![check], held: Vec::new() };
+        match commit(call, op.clone(), companions).await {
+            // The definition changed, in its status for instance.
+            Err(error) if is_companion_conflict(&error) && attempts < RACE_RETRIES => {}
+            outcome => return Some(outcome.and_then(|entry| entry.ok_or(StoreError::Closed))),
+        }
+    }
+}
+
 /// The write of an object without a lease.
 pub(crate) fn put_op(cache: &Cache, key: Arc<str>, expect: Expect, object: Value) -> Op {
     Op::Put { key, expect, value: new_value(cache, object), lease: None }

@@ -9,7 +9,9 @@ use corten_api::schema::StructRef;
 use corten_api::status::ErrorList;
 use corten_api::{ByContent, Status, Value, convert, managed, meta, resources, stored, time};
 use corten_registry::{Request, Rules};
+use http::header::CONTENT_TYPE;
 
+use super::empty_values;
 use crate::call::Call;
 use crate::random;
 
@@ -233,5 +235,12 @@ fn accept(call: &Call, object: &Value, errors: &ErrorList) -> Result<(), Status>
         Some(_) => call.served.group(),
         None => stored_rules(call).group,
     };
+    let is_json =
+        call.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    let as_sent = match call.served.custom() {
+        None if is_json => empty_values::as_sent(errors, &call.body),
+        _ => None,
+    };
+    let errors = as_sent.as_ref().unwrap_or(errors);
     Err(Status::invalid(group, call.served.kind(), meta::name(object), errors))
 }

@@ -14,7 +14,7 @@ use corten_api::{Status, Str, Value, encoded, json, managed, meta, time};
 use corten_store::{Error as StoreError, Expect};
 use parking_lot::Mutex;
 
-use super::commit::{Companions, is_companion_conflict, put_with, remove};
+use super::commit::{Companions, is_companion_conflict, put_custom, put_with, remove};
 use super::{list, prepare};
 use crate::admission::{self, Write};
 use crate::allocation;
@@ -120,7 +120,14 @@ pub(super) async fn create_object(
                 return Ok(unwritten(&cache, &candidate));
             }
         } else {
-            match put_with(call, &cache, key, Expect::Absent, candidate, companions).await {
+            let committed = match call.served.custom() {
+                None => put_with(call, &cache, key, Expect::Absent, candidate, companions).await,
+                Some(_) => match put_custom(call, &cache, key, candidate).await {
+                    Some(committed) => committed,
+                    None => return Err(not_accepted(call, &name)),
+                },
+            };
+            match committed {
                 Ok(entry) => return Ok(entry.value.clone()),
                 Err(error) if is_companion_conflict(&error) && attempts < RACE_RETRIES => {
                     redecided = true;
@@ -151,8 +158,21 @@ fn refuse_while_terminating(call: &Call, object: &Value) -> Result<(), Status> {
     if call.served.custom().is_none() || !call.backend.catalog.definitions.is_terminating(group, resource) {
         return Ok(());
     }
+    Err(terminating(call, meta::name(object)))
+}
+
+/// The error of a new custom resource whose definition was deleted while the request was served.
+fn not_accepted(call: &Call, name: &str) -> Status {
+    let (group, resource) = (call.served.group(), call.served.name());
+    match call.backend.catalog.definitions.is_terminating(group, resource) {
+        true => terminating(call, name),
+        false => Status::unknown_path(),
+    }
+}
+
+fn terminating(call: &Call, name: &str) -> Status {
     let why = "create not allowed while custom resource definition is terminating";
-    Err(Status::forbidden(group, resource, meta::name(object), why))
+    Status::forbidden(call.served.group(), call.served.name(), name, why)
 }
 
 pub(crate) async fn update(call: &mut Call, subresource: &str) -> Result<Answer, Status> {

@@ -27,7 +27,7 @@ pub(crate) const RULES: Rules = Rules {
     validate_create: |controller, errors| validate(controller, None, errors),
     validate_update: |controller, old, errors| validate(controller, Some(part(old, "spec")), errors),
     validate_subresource: |sub, controller, _, errors| validate_status(sub, controller, errors),
-    warnings: workload::warnings,
+    warnings,
     garbage_collection: GarbageCollection::Orphan,
     selectable: &[Selectable {
         label: "status.replicas",
@@ -55,6 +55,14 @@ pub(crate) const RULES: Rules = Rules {
     }),
     ..Rules::DEFAULT
 };
+
+/// Warnings about a new controller, or about the template that a change replaces: upstream confuses the two.
+fn warnings(controller: &Value, old: Option<&Value>) -> Vec<String> {
+    match old {
+        None => workload::warnings(controller, None),
+        Some(old) => workload::template_warnings(old, Some(controller)),
+    }
+}
 
 fn default(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };

@@ -18,7 +18,7 @@ pub(crate) const RULES: Rules = Rules {
     group: "policy",
     resource: "poddisruptionbudgets",
     storage_prefix: "poddisruptionbudgets",
-    name: NameRule::Any,
+    name: NameRule::PathSegment,
     qualified_finalizers: false,
     generation: Generation::SPEC,
     prepare_create: drop_status,

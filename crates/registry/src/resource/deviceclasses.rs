@@ -7,13 +7,14 @@ use super::validate::{
     CONFIG_MAX, selector_budget, validate_configuration, validate_items, validate_selectors,
 };
 use crate::prepare::same;
-use crate::rules::{Generation, RowContext, Rules};
+use crate::rules::{Generation, NameRule, RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, name};
 use crate::validation::text::{complain, list, member};
 
 pub(crate) const RULES: Rules = Rules {
     group: "resource.k8s.io",
     resource: "deviceclasses",
+    name: NameRule::LongName,
     storage_prefix: "deviceclasses",
     generation: Generation::SPEC,
     validate_create: |object, errors| validate(object, None, errors),

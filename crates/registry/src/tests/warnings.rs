@@ -117,6 +117,34 @@ fn of_volumes_and_claims() {
 }
 
 #[test]
+fn of_changed_workloads() {
+    let changed = |group: &str, resource: &str, mut object: Value, mut old: Value| {
+        let rules = rules(group, resource).expect("every resource has rules");
+        (rules.default)(&mut object);
+        (rules.default)(&mut old);
+        old.set(&["metadata", "generation"], 1);
+        object.set(&["metadata", "generation"], 2);
+        (rules.warnings)(&object, Some(&old))
+    };
+    let set = || value!({"spec": {"volumeClaimTemplates": [{"spec": {"resources": {"requests": {"storage": "1500m"}}}}]}});
+    let fractional = "fractional byte value \"1500m\" is invalid, must be an integer";
+    assert_eq!(
+        warnings("apps", "statefulsets", set()),
+        [format!("spec.volumeClaimTemplates[0].resources.requests[storage]: {fractional}")]
+    );
+    assert_eq!(
+        changed("apps", "statefulsets", set(), set()),
+        [format!("spec.volumeClaimTemplates[0].Spec.resources.requests[storage]: {fractional}")]
+    );
+    // Upstream warns about the template that is replaced.
+    let controller =
+        |grace: i64| value!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": (grace)}}}});
+    let negative = "spec.template.spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1";
+    assert_eq!(changed("", "replicationcontrollers", controller(-5), controller(30)), [""; 0]);
+    assert_eq!(changed("", "replicationcontrollers", controller(30), controller(-5)), [negative]);
+}
+
+#[test]
 fn of_classes_and_drivers() {
     let storage = |resource: &str, object: Value| warnings("storage.k8s.io", resource, object);
     let zone = "failure-domain.beta.kubernetes.io/zone";

@@ -9,13 +9,12 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use regex::Regex;
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind};
 use regex_syntax::utf8::Utf8Sequences;
 
 use super::syntax::{self, Translated};
-use super::{NEST_LIMIT, compile};
+use super::{NEST_LIMIT, Pattern, compile};
 
 /// Bytes of one compiled pattern.
 const PATTERN_LIMIT: usize = 1 << 20;
@@ -98,8 +97,7 @@ impl Budget {
 /// The patterns that evaluations compile: each once, all within a budget.
 pub struct Patterns {
     budget: Budget,
-    /// Shared, because a clone of a [`Regex`] has caches of its own.
-    compiled: RefCell<HashMap<Box<str>, Rc<Regex>>>,
+    compiled: RefCell<HashMap<Box<str>, Rc<Pattern>>>,
 }
 
 impl Default for Patterns {
@@ -109,7 +107,7 @@ impl Default for Patterns {
 }
 
 impl Patterns {
-    pub(crate) fn get(&self, pattern: &str) -> Result<Rc<Regex>, String> {
+    pub(crate) fn get(&self, pattern: &str) -> Result<Rc<Pattern>, String> {
         if let Some(known) = self.compiled.borrow().get(pattern) {
             return Ok(known.clone());
         }

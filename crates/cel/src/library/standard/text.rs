@@ -1,10 +1,9 @@
 //! Sizes, and functions of text.
 
-use regex::Regex;
-
 use super::operator;
 use crate::declare::{Declaration, Implementation};
 use crate::error::{Error, Result};
+use crate::library::regex::Pattern;
 use crate::value::Value;
 
 pub(super) const DECLARATIONS: &[Declaration] = &[
@@ -58,6 +57,6 @@ fn ends_with<'a>(arguments: &[Value<'a>]) -> Result<Value<'a>> {
     texts(arguments).map(|(text, part)| Value::Bool(text.ends_with(part)))
 }
 
-fn matches<'a>(regex: &Regex, arguments: &[Value<'a>]) -> Result<Value<'a>> {
+fn matches<'a>(regex: &Pattern, arguments: &[Value<'a>]) -> Result<Value<'a>> {
     texts(arguments).map(|(text, _)| Value::Bool(regex.is_match(text)))
 }

@@ -139,12 +139,14 @@ fn refuse_preserving(errors: &mut ErrorList) {
 
 /// The name of a definition is that of its resource and group.
 fn validate_name(object: &Value, errors: &mut ErrorList) {
-    let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
     let plural = object.str_at(&["spec", "names", "plural"]).unwrap_or_default();
-    let is_it = name.strip_prefix(plural).and_then(|rest| rest.strip_prefix('.'));
-    if !name.is_empty() && is_it != Some(text(spec(object), "group")) {
-        let why = "must be spec.names.plural+\".\"+spec.group";
-        errors.invalid("metadata.name", &Value::from(name), why);
+    for (key, field) in [("generateName", "metadata.generateName"), ("name", "metadata.name")] {
+        let name = object.str_at(&["metadata", key]).unwrap_or_default();
+        let is_it = name.strip_prefix(plural).and_then(|rest| rest.strip_prefix('.'));
+        if !name.is_empty() && is_it != Some(text(spec(object), "group")) {
+            let why = "must be spec.names.plural+\".\"+spec.group";
+            errors.invalid(field, &Value::from(name), why);
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::validation::label_selector::{LabelSelectorOptions, validate_labels};
 use crate::validation::pod_template::{validate_pod_template_spec, validate_pod_template_spec_update};
 use crate::validation::text::{complain, list, member, text};
 use crate::validation::volume_claim::validate_volume_claim_spec;
+use crate::validation::volume_warnings::claim_warnings;
 use crate::validation::workload::{
     at_most, shown_selector, template_warnings, validate_collisions, validate_required_selector,
     validate_restart_always, validate_selector_is_immutable, validate_selector_matches,
@@ -203,6 +204,16 @@ pub(super) fn validate_subresource(sub: &str, set: &Value, old: &Value, errors: 
 /// Warnings about an accepted set.
 pub(super) fn warnings(set: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = template_warnings(set, old);
+    let claims = Field::new("spec");
+    let claims = claims.child("volumeClaimTemplates");
+    for (i, claim) in set.items_at(&["spec", "volumeClaimTemplates"]).iter().enumerate() {
+        // Upstream's paths, for a new set and for a changed one.
+        let at = claims.index(i);
+        match old {
+            None => claim_warnings(part(claim, "spec"), &at, &mut warnings),
+            Some(_) => claim_warnings(part(claim, "spec"), &at.child("Spec"), &mut warnings),
+        }
+    }
     if number(part(set, "spec"), "revisionHistoryLimit") < 0 {
         let why = "a negative value retains all historical revisions; a value >= 0 is recommended";
         warnings.push(format!("spec.revisionHistoryLimit: {why}"));
