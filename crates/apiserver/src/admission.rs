@@ -15,6 +15,7 @@ mod finalizers;
 mod lookup;
 mod matching;
 mod plugins;
+pub(crate) mod policies;
 mod pod;
 mod reinvocation;
 mod request;
@@ -35,6 +36,7 @@ use crate::verbs::delete::DeleteOptions;
 
 pub use plugins::{AdmissionPlugins, TolerationSeconds};
 use plugins::{Admit, Plugin, QuotaQueues, Validate};
+use policies::Policies;
 use reinvocation::Reinvocation;
 use webhooks::Webhooks;
 
@@ -49,6 +51,11 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
+    /// A bit of its own, for sets of operations.
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+
     /// The name in rules and reviews.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -112,6 +119,7 @@ pub(crate) struct Admission {
     quota: QuotaQueues,
     toleration_seconds: TolerationSeconds,
     pub(crate) webhooks: Webhooks,
+    pub(crate) policies: Policies,
 }
 
 impl Admission {
@@ -121,12 +129,13 @@ impl Admission {
             quota: QuotaQueues::default(),
             toleration_seconds: plugins.toleration_seconds,
             webhooks: Webhooks::start(store),
+            policies: Policies::start(store),
         }
     }
 
-    /// True if a webhook may change objects.
+    /// True if a webhook or a policy may change objects.
     fn may_change(&self) -> bool {
-        self.webhooks.may_change()
+        self.webhooks.may_change() || self.policies.may_change()
     }
 }
 

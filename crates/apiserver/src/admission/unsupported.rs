@@ -1,5 +1,4 @@
-//! Warnings about objects that are stored but have no effect yet: admission policies and API services of other
-//! servers. Their authors must not rely on them for protection.
+//! Warnings about objects that are stored but have no effect yet: API services of other servers.
 
 use corten_api::Value;
 
@@ -16,13 +15,6 @@ pub(super) fn warn(attributes: &Attributes<'_>, object: &Value) {
 
 fn warning((group, resource): (&str, &str), object: &Value) -> Option<String> {
     let (kind, effect) = match (group, resource) {
-        ("admissionregistration.k8s.io", "mutatingadmissionpolicies" | "mutatingadmissionpolicybindings") => {
-            ("MutatingAdmissionPolicies", "it changes and refuses nothing, whatever its failurePolicy")
-        }
-        (
-            "admissionregistration.k8s.io",
-            "validatingadmissionpolicies" | "validatingadmissionpolicybindings",
-        ) => ("ValidatingAdmissionPolicies", "it refuses nothing, whatever its failurePolicy"),
         ("apiregistration.k8s.io", "apiservices") if object.at(&["spec", "service"]).is_some() => {
             ("APIServices of other servers", "no request for its group reaches its service")
         }
@@ -39,17 +31,6 @@ mod tests {
 
     #[test]
     fn writes_of_unsupported_objects_are_warned_about() {
-        let admission = |resource| warning(("admissionregistration.k8s.io", resource), &value!({}));
-        for resource in [
-            "mutatingadmissionpolicies",
-            "mutatingadmissionpolicybindings",
-            "validatingadmissionpolicies",
-            "validatingadmissionpolicybindings",
-        ] {
-            let said = admission(resource).unwrap_or_default();
-            assert!(said.starts_with("Corten does not run "), "{resource}: {said}");
-            assert!(said.contains("failurePolicy"), "{resource}: {said}");
-        }
         let service =
             |spec: Value| warning(("apiregistration.k8s.io", "apiservices"), &value!({"spec": (spec)}));
         assert!(service(value!({"service": {"name": "s", "namespace": "n"}})).is_some());
