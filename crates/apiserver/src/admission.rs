@@ -10,13 +10,15 @@
 //! changed the object).
 
 mod certificate_requests;
+pub(crate) mod configuration;
 mod expressions;
 mod finalizers;
 mod lookup;
+mod manifests;
 mod matching;
 mod plugins;
-pub(crate) mod policies;
 mod pod;
+pub(crate) mod policies;
 mod reinvocation;
 mod request;
 mod signers;
@@ -34,6 +36,8 @@ use parking_lot::Mutex;
 use crate::call::{Backend, Call};
 use crate::verbs::delete::DeleteOptions;
 
+use configuration::{Configurable, Directories};
+use manifests::Manifests;
 pub use plugins::{AdmissionPlugins, TolerationSeconds};
 use plugins::{Admit, Plugin, QuotaQueues, Validate};
 use policies::Policies;
@@ -120,16 +124,32 @@ pub(crate) struct Admission {
     toleration_seconds: TolerationSeconds,
     pub(crate) webhooks: Webhooks,
     pub(crate) policies: Policies,
+    directories: Directories,
 }
 
 impl Admission {
     pub(crate) fn start(plugins: &AdmissionPlugins, store: &Store) -> Admission {
-        Admission {
+        let admission = Admission {
             plugins: plugins.enabled(),
             quota: QuotaQueues::default(),
             toleration_seconds: plugins.toleration_seconds,
             webhooks: Webhooks::start(store),
             policies: Policies::start(store),
+            directories: plugins.directories.clone(),
+        };
+        for directory in &admission.directories.0 {
+            admission.set_manifests(directory.of, &directory.manifests);
+        }
+        admission
+    }
+
+    /// Puts manifests into force.
+    fn set_manifests(&self, of: Configurable, manifests: &Manifests) {
+        match of {
+            configuration::MUTATING_WEBHOOKS | configuration::VALIDATING_WEBHOOKS => {
+                self.webhooks.set_manifests(of, manifests);
+            }
+            _ => self.policies.set_manifests(of, manifests),
         }
     }
 

@@ -145,6 +145,7 @@ pub struct Running {
     task: Option<tokio::task::JoinHandle<()>>,
     reconciler: tokio::task::JoinHandle<()>,
     definitions: tokio::task::JoinHandle<()>,
+    manifests: tokio::task::JoinHandle<()>,
     scraper: Option<tokio::task::JoinHandle<()>>,
 }
 
@@ -190,12 +191,13 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let reconciler = tokio::spawn(bootstrap::reconcile_on_changes(server.clone()));
     let definitions = tokio::spawn(crd::run(server.clone()));
+    let manifests = tokio::spawn(admission::configuration::follow(server.clone()));
     let scraper =
         options.resource_metrics.then(|| tokio::spawn(resource_metrics::scrape_kubelets(server.clone())));
     let task = options
         .listener
         .map(|listener| tokio::spawn(listen::serve(server.clone(), listener, acceptor, stopping)));
-    Ok(Running { server, stop, task, reconciler, definitions, scraper })
+    Ok(Running { server, stop, task, reconciler, definitions, manifests, scraper })
 }
 
 impl Running {
@@ -203,12 +205,14 @@ impl Running {
     pub async fn stop(self) {
         self.reconciler.abort();
         self.definitions.abort();
+        self.manifests.abort();
         if let Some(scraper) = &self.scraper {
             scraper.abort();
         }
         // It was aborted, so it ends at once.
         let _ = self.reconciler.await;
         let _ = self.definitions.await;
+        let _ = self.manifests.await;
         bootstrap::remove_endpoint(&self.server).await;
         self.server.health.set_stopping();
         self.stop.send_replace(true);

@@ -90,11 +90,7 @@ impl ValidatingPolicy {
     }
 
     /// Evaluates the policy for a request.
-    pub fn evaluate(
-        &self,
-        request: &dyn Request,
-        params: Option<&Tree>,
-    ) -> Validated {
+    pub fn evaluate(&self, request: &dyn Request, params: Option<&Tree>) -> Validated {
         match self.conditions.evaluate_with(request, params, &self.variables) {
             Match::Yes => {}
             Match::No(_) => return Validated::default(),

@@ -10,9 +10,9 @@ use corten_auth::{Attributes as Access, Decision, User};
 use corten_cel::library::authz::{self, Authorizer, ResourceCheck, Subject, Target as Check};
 use corten_policies::Request;
 
-use super::{Attributes, lookup};
 use super::matching::Target;
 use super::versioned::Shown;
+use super::{Attributes, lookup};
 use crate::call::Backend;
 
 /// A request in the version of a target. Values are made when an expression first reads them.

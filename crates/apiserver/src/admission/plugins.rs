@@ -36,11 +36,13 @@ mod validating_admission_policy;
 mod validating_admission_webhook;
 
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 
 use corten_api::{Status, Value};
 
 use super::Attributes;
+use super::configuration::{self, Directories};
 
 pub use default_toleration_seconds::TolerationSeconds;
 pub(super) use resource_quota::Queues as QuotaQueues;
@@ -143,6 +145,8 @@ pub struct AdmissionPlugins {
     enabled: Vec<String>,
     disabled: Vec<String>,
     pub toleration_seconds: TolerationSeconds,
+    /// Manifests of webhooks and policies.
+    pub(super) directories: Directories,
 }
 
 impl AdmissionPlugins {
@@ -171,7 +175,14 @@ impl AdmissionPlugins {
             find("--disable-admission-plugins", name)?;
         }
         let toleration_seconds = TolerationSeconds::default();
-        Ok(AdmissionPlugins { enabled: enable, disabled: disable, toleration_seconds })
+        let directories = Directories::default();
+        Ok(AdmissionPlugins { enabled: enable, disabled: disable, toleration_seconds, directories })
+    }
+
+    /// Reads the file of `--admission-control-config-file`.
+    pub fn configure(&mut self, file: &Path) -> Result<(), String> {
+        self.directories = configuration::read(file)?;
+        Ok(())
     }
 
     /// The enabled plugins, in their order.

@@ -25,6 +25,8 @@ use corten_serving::metrics::Exposition;
 use corten_store::Store;
 
 use super::Attributes;
+use super::configuration::{Configurable, MUTATING_POLICIES};
+use super::manifests::Manifests;
 use metrics::Counters;
 use source::Source;
 
@@ -41,6 +43,17 @@ impl Policies {
             mutating: Source::start(store),
             validating: Source::start(store),
             counters: Counters::default(),
+        }
+    }
+
+    /// Replaces the policies of manifests.
+    pub(super) fn set_manifests(&self, of: Configurable, manifests: &Manifests) {
+        let [policies, bindings] = of.kinds else { return };
+        let (policies, bindings) = (manifests.of(policies), manifests.of(bindings));
+        if of == MUTATING_POLICIES {
+            self.mutating.set_manifests(policies, bindings);
+        } else {
+            self.validating.set_manifests(policies, bindings);
         }
     }
 

@@ -40,7 +40,8 @@ struct Invocation<'i> {
 impl Invocation<'_> {
     /// Tells invocations of one request apart.
     fn key(&self) -> String {
-        let param = self.param.as_ref().map(|param| (meta::namespace(param.tree()), meta::name(param.tree())));
+        let param =
+            self.param.as_ref().map(|param| (meta::namespace(param.tree()), meta::name(param.tree())));
         let (namespace, name) = param.unwrap_or_default();
         format!("{}/{}/{namespace}/{name}", self.hook.policy.name, self.binding.name)
     }
@@ -112,9 +113,12 @@ async fn gather<'i>(
             }
         }
         match policies::collect(attributes, &hook.policy, resource.as_ref(), binding).await {
-            Ok(params) => invocations.extend(
-                params.into_iter().map(|param| Invocation { hook, binding, target: target.clone(), param }),
-            ),
+            Ok(params) => invocations.extend(params.into_iter().map(|param| Invocation {
+                hook,
+                binding,
+                target: target.clone(),
+                param,
+            })),
             Err(why) => fail(Some(binding), &why),
         }
     }
@@ -136,8 +140,7 @@ async fn invoke<'i>(
     // The object in the version of the last invocation, as long as nothing else has changed it.
     let mut current: Option<Evaluated<'_>> = None;
     for invocation in &invocations {
-        let is_current =
-            current.as_ref().is_some_and(|shown| shown.target().kind == invocation.target.kind);
+        let is_current = current.as_ref().is_some_and(|shown| shown.target().kind == invocation.target.kind);
         if !is_current {
             let target = invocation.target.clone();
             current = Some(Evaluated::new(attributes, target, object.as_deref()).await?);

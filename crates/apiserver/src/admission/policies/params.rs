@@ -71,9 +71,10 @@ pub(in crate::admission) async fn collect<E: Evaluator>(
 /// The namespace of the parameters; empty for cluster-scoped ones.
 fn namespace_of<'n>(served: &Served, named: &'n str, requested: &'n str) -> Result<&'n str, String> {
     match (served.resource.namespaced, named, requested) {
-        (true, "", "") => Err(
-            "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources".to_owned(),
-        ),
+        (true, "", "") => {
+            Err("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+                .to_owned())
+        }
         (true, "", requested) => Ok(requested),
         (true, named, _) => Ok(named),
         (false, "", _) => Ok(""),
