@@ -10,16 +10,18 @@
 //! changed the object).
 
 mod certificate_requests;
+pub(crate) mod configuration;
 mod expressions;
 mod finalizers;
 mod lookup;
+mod manifests;
 mod matching;
 mod plugins;
 mod pod;
+pub(crate) mod policies;
 mod reinvocation;
 mod request;
 mod signers;
-mod unsupported;
 mod versioned;
 pub(crate) mod webhooks;
 
@@ -33,8 +35,11 @@ use parking_lot::Mutex;
 use crate::call::{Backend, Call};
 use crate::verbs::delete::DeleteOptions;
 
+use configuration::{Configurable, Directories};
+use manifests::Manifests;
 pub use plugins::{AdmissionPlugins, TolerationSeconds};
 use plugins::{Admit, Plugin, QuotaQueues, Validate};
+use policies::Policies;
 use reinvocation::Reinvocation;
 use webhooks::Webhooks;
 
@@ -49,6 +54,11 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
+    /// A bit of its own, for sets of operations.
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+
     /// The name in rules and reviews.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -112,21 +122,39 @@ pub(crate) struct Admission {
     quota: QuotaQueues,
     toleration_seconds: TolerationSeconds,
     pub(crate) webhooks: Webhooks,
+    pub(crate) policies: Policies,
+    directories: Directories,
 }
 
 impl Admission {
     pub(crate) fn start(plugins: &AdmissionPlugins, store: &Store) -> Admission {
-        Admission {
+        let admission = Admission {
             plugins: plugins.enabled(),
             quota: QuotaQueues::default(),
             toleration_seconds: plugins.toleration_seconds,
             webhooks: Webhooks::start(store),
+            policies: Policies::start(store),
+            directories: plugins.directories.clone(),
+        };
+        for directory in &admission.directories.0 {
+            admission.set_manifests(directory.of, &directory.manifests);
+        }
+        admission
+    }
+
+    /// Puts manifests into force.
+    fn set_manifests(&self, of: Configurable, manifests: &Manifests) {
+        match of {
+            configuration::MUTATING_WEBHOOKS | configuration::VALIDATING_WEBHOOKS => {
+                self.webhooks.set_manifests(of, manifests);
+            }
+            _ => self.policies.set_manifests(of, manifests),
         }
     }
 
-    /// True if a webhook may change objects.
+    /// True if a webhook or a policy may change objects.
     fn may_change(&self) -> bool {
-        self.webhooks.may_change()
+        self.webhooks.may_change() || self.policies.may_change()
     }
 }
 
@@ -182,7 +210,6 @@ fn keep_valid_owners(attributes: &Attributes<'_>, object: &mut Value, before: Op
 pub(crate) async fn validate(call: &mut Call, write: Write<'_>, object: &Value) -> Result<(), Status> {
     let attributes = Attributes::new(call, write);
     let outcome = validate_once(&attributes, Some(object)).await;
-    unsupported::warn(&attributes, object);
     let findings = attributes.into_findings();
     findings.add_to(call);
     outcome

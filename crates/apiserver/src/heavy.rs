@@ -143,7 +143,11 @@ pub(crate) fn blocking<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// The resources whose expressions are compiled when they are written: the work is not in proportion to the body.
-const WITH_EXPRESSIONS: [(&str, &str); 4] = [
+const WITH_EXPRESSIONS: [(&str, &str); 8] = [
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
     ("apiextensions.k8s.io", "customresourcedefinitions"),
     ("resource.k8s.io", "deviceclasses"),
     ("resource.k8s.io", "resourceclaims"),

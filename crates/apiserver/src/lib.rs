@@ -150,6 +150,7 @@ pub struct Running {
     reconciler: tokio::task::JoinHandle<()>,
     definitions: tokio::task::JoinHandle<()>,
     aggregation: tokio::task::JoinHandle<()>,
+    manifests: tokio::task::JoinHandle<()>,
     scraper: Option<tokio::task::JoinHandle<()>>,
 }
 
@@ -199,12 +200,13 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let reconciler = tokio::spawn(bootstrap::reconcile_on_changes(server.clone()));
     let definitions = tokio::spawn(crd::run(server.clone()));
     let aggregation = tokio::spawn(aggregation::run(server.clone(), api_services));
+    let manifests = tokio::spawn(admission::configuration::follow(server.clone()));
     let scraper =
         options.resource_metrics.then(|| tokio::spawn(resource_metrics::scrape_kubelets(server.clone())));
     let task = options
         .listener
         .map(|listener| tokio::spawn(listen::serve(server.clone(), listener, acceptor, stopping)));
-    Ok(Running { server, stop, task, reconciler, definitions, aggregation, scraper })
+    Ok(Running { server, stop, task, reconciler, definitions, aggregation, manifests, scraper })
 }
 
 impl Running {
@@ -213,6 +215,7 @@ impl Running {
         self.reconciler.abort();
         self.definitions.abort();
         self.aggregation.abort();
+        self.manifests.abort();
         if let Some(scraper) = &self.scraper {
             scraper.abort();
         }
@@ -220,6 +223,7 @@ impl Running {
         let _ = self.reconciler.await;
         let _ = self.definitions.await;
         let _ = self.aggregation.await;
+        let _ = self.manifests.await;
         bootstrap::remove_endpoint(&self.server).await;
         self.server.health.set_stopping();
         self.stop.send_replace(true);

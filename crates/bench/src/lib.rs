@@ -4,6 +4,7 @@
 //! listing, updating and watching pods. The server must be a process of its own, because its CPU time and memory are
 //! read from `/proc`. Nothing here depends on the server's internals: any binary with the same flags can be measured.
 
+mod admission;
 mod apiserver;
 mod cluster;
 mod controllers;
@@ -25,6 +26,7 @@ mod usage;
 mod watch;
 mod watching;
 
+pub use admission::{AdmissionOptions, admission};
 pub use apiserver::{ApiserverOptions, apiserver};
 pub use cluster::{ClusterOptions, cluster};
 pub use controllers::{ControllersOptions, controllers};

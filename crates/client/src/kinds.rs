@@ -41,6 +41,13 @@ pub static CLUSTER_ROLES: Kind =
     Kind::built_in("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", false);
 pub static CLUSTER_ROLE_BINDINGS: Kind =
     Kind::built_in("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", false);
+pub static VALIDATING_ADMISSION_POLICIES: Kind = Kind::built_in(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
+    false,
+);
 pub static ROLES: Kind = Kind::built_in("rbac.authorization.k8s.io", "v1", "roles", "Role", true);
 pub static ROLE_BINDINGS: Kind =
     Kind::built_in("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", true);

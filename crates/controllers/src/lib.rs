@@ -4,6 +4,7 @@
 //! Controllers speak the Kubernetes API through `corten_client`; they know nothing of the server. Their `plan`
 //! functions are pure, so that a table of worlds and plans tests all they do.
 
+mod admission_policy_status;
 mod aggregation;
 mod bootstrap_signer;
 mod certificates;
@@ -116,6 +117,7 @@ pub fn start(manager: &Manager, options: Options) {
     podgc::start(manager, options.pod_gc);
     quota::start(manager, options.quota);
     tainteviction::start(manager);
+    manager.run(admission_policy_status::AdmissionPolicyStatus);
     manager.run(aggregation::ClusterRoleAggregation);
     manager.run(bootstrap_signer::BootstrapSigner);
     manager.run(certificates::approving::Approving);

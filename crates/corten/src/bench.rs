@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Subcommand;
 use corten_bench::{
-    ApiserverOptions, ClusterOptions, ControllersOptions, CrdOptions, NodeOptions, ProxyOptions, Report,
-    SchedulerOptions, Upstream,
+    AdmissionOptions, ApiserverOptions, ClusterOptions, ControllersOptions, CrdOptions, NodeOptions,
+    ProxyOptions, Report, SchedulerOptions, Upstream,
 };
 
 #[derive(clap::Args)]
@@ -19,6 +19,8 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum What {
+    /// Measure what admission policies add to a create.
+    Admission(AdmissionArgs),
     /// Measure a new API server under load.
     Apiserver(ApiserverArgs),
     /// Measure the time from the start of a new cluster until a Deployment answers by its Service's DNS name.
@@ -38,6 +40,30 @@ enum What {
     /// Run the bare TLS server that shows the upper bound of this machine.
     #[command(hide = true)]
     RawServer { dir: PathBuf },
+}
+
+#[derive(clap::Args)]
+struct AdmissionArgs {
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// Number of policies that match no request [default: 1000].
+    #[arg(long)]
+    unmatched: Option<usize>,
+    /// Number of policies that match every request [default: 100].
+    #[arg(long)]
+    matched: Option<usize>,
+    /// Number of creates per round [default: 20000].
+    #[arg(long)]
+    creates: Option<usize>,
+    #[arg(long)]
+    connections: Option<usize>,
+    /// Server binary to measure [default: this program].
+    #[arg(long)]
+    server_binary: Option<PathBuf>,
+    /// Directory on the disk to measure.
+    #[arg(long)]
+    work_dir: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -197,6 +223,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     runtime.block_on(async {
         match args.what {
             What::RawServer { dir } => corten_bench::raw_server(&dir).await,
+            What::Admission(args) => admission(args).await,
             What::Apiserver(args) => apiserver(args).await,
             What::Cluster(args) => cluster(args),
             What::Controllers(args) => controllers(args).await,
@@ -207,6 +234,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             What::Proxy(args) => proxy(&args),
         }
     })
+}
+
+async fn admission(args: AdmissionArgs) -> anyhow::Result<()> {
+    let mut options = AdmissionOptions { server_binary: args.server_binary, ..AdmissionOptions::default() };
+    options.unmatched = args.unmatched.unwrap_or(options.unmatched);
+    options.matched = args.matched.unwrap_or(options.matched);
+    options.creates = args.creates.unwrap_or(options.creates);
+    options.connections = args.connections.unwrap_or(options.connections);
+    options.work_dir = args.work_dir.unwrap_or(options.work_dir);
+    let report = corten_bench::admission(options).await?;
+    print(&report, args.json)
 }
 
 async fn apiserver(args: ApiserverArgs) -> anyhow::Result<()> {

@@ -138,6 +138,9 @@ pub(crate) struct Args {
     /// Admission plugins to disable although they are enabled by default.
     #[arg(long, value_delimiter = ',')]
     disable_admission_plugins: Vec<String>,
+    /// File with an AdmissionConfiguration (apiserver.config.k8s.io/v1).
+    #[arg(long, value_name = "FILE")]
+    admission_control_config_file: Option<PathBuf>,
     /// Seconds that pods tolerate the taint not-ready:NoExecute, unless they have a toleration of their own.
     #[arg(long, default_value_t = 300)]
     default_not_ready_toleration_seconds: i64,
@@ -283,6 +286,9 @@ async fn serve(
     let mut admission_plugins =
         AdmissionPlugins::new(&args.enable_admission_plugins, &args.disable_admission_plugins)
             .map_err(anyhow::Error::msg)?;
+    if let Some(file) = &args.admission_control_config_file {
+        admission_plugins.configure(file).map_err(anyhow::Error::msg)?;
+    }
     admission_plugins.toleration_seconds = TolerationSeconds {
         not_ready: args.default_not_ready_toleration_seconds,
         unreachable: args.default_unreachable_toleration_seconds,

@@ -33,6 +33,8 @@ pub trait Request {
     fn old_object(&self) -> Option<&Tree>;
     /// The AdmissionRequest, without object and old object.
     fn admission_request(&self) -> &Tree;
+    /// The namespace of the object, without owners and managed fields; none for cluster-scoped objects.
+    fn namespace_object(&self) -> Option<&Tree>;
     /// The user's authorizer, and the check of the requested resource.
     fn authorizer(&self) -> (&Subject, &ResourceCheck);
 }
@@ -41,8 +43,8 @@ pub trait Request {
 #[derive(Clone, Copy, Default)]
 pub struct Bindings<'a> {
     pub params: Option<&'a Tree>,
-    /// The namespace of the object, see `namespace_object`.
-    pub namespace: Option<&'a Tree>,
+    /// The namespace of the object is known.
+    pub namespace: bool,
     pub authorizer: bool,
 }
 
@@ -155,7 +157,8 @@ impl<'a> Variables<'a> for Activation<'a> {
         Ok(match slot {
             OBJECT => tree(self.request.object()),
             OLD_OBJECT => tree(self.request.old_object()),
-            NAMESPACE => tree(self.bindings.namespace),
+            NAMESPACE if self.bindings.namespace => tree(self.request.namespace_object()),
+            NAMESPACE => Some(Value::Null),
             REQUEST => tree(Some(self.request.admission_request())),
             PARAMS => tree(self.bindings.params),
             AUTHORIZER if self.bindings.authorizer => {

@@ -15,6 +15,7 @@
 
 mod activation;
 mod check;
+pub mod declared;
 mod environment;
 mod expression;
 mod match_conditions;
@@ -22,6 +23,7 @@ mod mutating;
 mod policy;
 #[cfg(test)]
 mod testing;
+pub mod type_check;
 mod validating;
 
 pub use activation::{Bindings, Request};

@@ -89,7 +89,7 @@ impl MatchConditions {
         if self.conditions.is_empty() {
             return Match::Yes;
         }
-        let bindings = Bindings { params, namespace: None, authorizer: true };
+        let bindings = Bindings { params, namespace: false, authorizer: true };
         let activation = Activation::new(request, bindings, composited);
         let mut budget = MATCH_CONDITIONS_COST_BUDGET;
         let (mut refused, mut errors) = (None, Vec::new());

@@ -81,7 +81,6 @@ impl MutatingPolicy {
         at: usize,
         request: &dyn Request,
         params: Option<&Tree>,
-        namespace: Option<&Tree>,
         schema: &Struct,
     ) -> Result<Option<Tree>, String> {
         let (Some(mutation), Some(object)) = (self.mutations.get(at), request.object()) else {
@@ -91,7 +90,7 @@ impl MutatingPolicy {
         if let Err(error) = &expression.program {
             return Err(error.to_string());
         }
-        let bindings = Bindings { params, namespace, authorizer: true };
+        let bindings = Bindings { params, namespace: true, authorizer: true };
         let activation = Activation::new(request, bindings, &self.variables);
         let mut budget = POLICY_COST_BUDGET;
         let value = activation.evaluate(expression, &mut budget)??;

@@ -24,6 +24,7 @@ impl Authorizer for Gets {
 pub(crate) struct Sample {
     pub(crate) object: Option<Tree>,
     pub(crate) old: Option<Tree>,
+    pub(crate) namespace: Option<Tree>,
     pub(crate) request: Tree,
     pub(crate) authorizer: (Subject, ResourceCheck),
 }
@@ -37,6 +38,7 @@ impl Default for Sample {
         Sample {
             object: Some(parse(object)),
             old: None,
+            namespace: Some(parse(r#"{"metadata":{"name":"default","labels":{"env":"prod"}}}"#)),
             request: parse(request),
             authorizer: (subject.clone(), subject.resource("", "configmaps")),
         }
@@ -50,6 +52,10 @@ impl Request for Sample {
 
     fn old_object(&self) -> Option<&Tree> {
         self.old.as_ref()
+    }
+
+    fn namespace_object(&self) -> Option<&Tree> {
+        self.namespace.as_ref()
     }
 
     fn admission_request(&self) -> &Tree {

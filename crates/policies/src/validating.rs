@@ -90,18 +90,13 @@ impl ValidatingPolicy {
     }
 
     /// Evaluates the policy for a request.
-    pub fn evaluate(
-        &self,
-        request: &dyn Request,
-        params: Option<&Tree>,
-        namespace: Option<&Tree>,
-    ) -> Validated {
+    pub fn evaluate(&self, request: &dyn Request, params: Option<&Tree>) -> Validated {
         match self.conditions.evaluate_with(request, params, &self.variables) {
             Match::Yes => {}
             Match::No(_) => return Validated::default(),
             Match::Error(why) => return self.failed(why),
         }
-        let bindings = Bindings { params, namespace, authorizer: true };
+        let bindings = Bindings { params, namespace: true, authorizer: true };
         let activation = Activation::new(request, bindings, &self.variables);
         let mut budget = POLICY_COST_BUDGET;
         let mut failures = Vec::new();

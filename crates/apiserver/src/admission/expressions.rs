@@ -10,9 +10,9 @@ use corten_auth::{Attributes as Access, Decision, User};
 use corten_cel::library::authz::{self, Authorizer, ResourceCheck, Subject, Target as Check};
 use corten_policies::Request;
 
-use super::Attributes;
 use super::matching::Target;
 use super::versioned::Shown;
+use super::{Attributes, lookup};
 use crate::call::Backend;
 
 /// A request in the version of a target. Values are made when an expression first reads them.
@@ -20,6 +20,7 @@ pub(super) struct Evaluated<'a> {
     attributes: &'a Attributes<'a>,
     shown: Shown,
     request: OnceLock<Value>,
+    namespace: OnceLock<Option<Value>>,
     authorizer: OnceLock<(Subject, ResourceCheck)>,
 }
 
@@ -31,7 +32,30 @@ impl<'a> Evaluated<'a> {
         object: Option<&Value>,
     ) -> Result<Evaluated<'a>, Status> {
         let shown = Shown::new(attributes, target, object).await?;
-        Ok(Evaluated { attributes, shown, request: OnceLock::new(), authorizer: OnceLock::new() })
+        Ok(Evaluated {
+            attributes,
+            shown,
+            request: OnceLock::new(),
+            namespace: OnceLock::new(),
+            authorizer: OnceLock::new(),
+        })
+    }
+
+    /// The resource and kind in which the request is seen.
+    pub(super) fn target(&self) -> &Target {
+        &self.shown.target
+    }
+
+    /// The object in the version of the target.
+    pub(super) fn into_object(self) -> Option<Value> {
+        self.shown.object
+    }
+
+    /// Replaces the object, as a mutation changed it.
+    pub(super) fn set_object(&mut self, object: Value) {
+        self.shown.object = Some(object);
+        // A create may have no name in its request but that of the object.
+        self.request = OnceLock::new();
     }
 }
 
@@ -54,6 +78,22 @@ impl Request for Evaluated<'_> {
             }
             Value::Object(request)
         })
+    }
+
+    fn namespace_object(&self) -> Option<&Value> {
+        let namespace = self.namespace.get_or_init(|| {
+            let name = self.attributes.namespace_of_object()?;
+            let mut namespace = lookup::namespace(self.attributes.backend(), name)?.parsed().clone();
+            for field in ["managedFields", "ownerReferences", "selfLink"] {
+                namespace.remove(&["metadata", field]);
+            }
+            // Types that upstream's server passes on have no kind.
+            for field in ["kind", "apiVersion"] {
+                namespace.remove(&[field]);
+            }
+            Some(namespace)
+        });
+        namespace.as_ref()
     }
 
     fn authorizer(&self) -> (&Subject, &ResourceCheck) {

@@ -131,6 +131,31 @@ impl Criteria {
         }
     }
 
+    /// The resources that the rules name, each with the operations on it as bits (`Operation::bit`). `None` instead of a
+    /// resource stands for any.
+    pub(super) fn interests(&self) -> Vec<(Option<(Str, Str)>, u8)> {
+        let mut found = Vec::new();
+        for rule in &self.rules {
+            let operations = rule.operations.iter().fold(0, |bits, name| {
+                bits | match name.as_str() {
+                    "CREATE" => Operation::Create.bit(),
+                    "UPDATE" => Operation::Update.bit(),
+                    "DELETE" => Operation::Delete.bit(),
+                    "CONNECT" => Operation::Connect.bit(),
+                    _ => u8::MAX,
+                }
+            });
+            for group in &rule.groups {
+                for (resource, _) in &rule.resources {
+                    let is_any = group == ANY || resource == ANY;
+                    let named = (!is_any).then(|| (group.clone(), resource.clone()));
+                    found.push((named, operations));
+                }
+            }
+        }
+        found
+    }
+
     /// The resource and kind in which a request matches, or `None` if it does not. An error of a selector counts only if
     /// the rules match.
     pub(super) fn matches(

@@ -1,7 +1,7 @@
 //! The table of admission plugins: all of upstream's, in its order.
 //!
-//! A new plugin is a file in `plugins/`, its `mod` and its line in `ORDER`; the folder holds nothing else. The policies
-//! (MutatingAdmissionPolicy, ValidatingAdmissionPolicy) and most plugins that are off by default are not implemented: enabling one is an error, disabling one has no effect.
+//! A new plugin is a file in `plugins/`, its `mod` and its line in `ORDER`; the folder holds nothing else. Most plugins
+//! that are off by default are not implemented: enabling one is an error, disabling one has no effect.
 //! NodeRestriction is on by default, unlike upstream: the node authorizer is too, and each restricts nodes only together
 //! with the other.
 
@@ -16,6 +16,7 @@ mod default_storage_class;
 mod default_toleration_seconds;
 mod deny_service_external_ips;
 mod limit_ranger;
+mod mutating_admission_policy;
 mod mutating_admission_webhook;
 mod namespace_lifecycle;
 mod node_declared_feature_validator;
@@ -31,14 +32,17 @@ mod runtime_class;
 mod service_account;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
+mod validating_admission_policy;
 mod validating_admission_webhook;
 
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 
 use corten_api::{Status, Value};
 
 use super::Attributes;
+use super::configuration::{self, Directories};
 
 pub use default_toleration_seconds::TolerationSeconds;
 pub(super) use resource_quota::Queues as QuotaQueues;
@@ -78,13 +82,11 @@ enum Entry {
     On(&'static Plugin),
     /// Implemented, and disabled by default.
     Off(&'static Plugin),
-    /// Enabled by default upstream; not implemented.
-    Later(&'static str),
     /// Disabled by default; not implemented.
     Optional(&'static str),
 }
 
-use Entry::{Later, Off, On, Optional};
+use Entry::{Off, On, Optional};
 
 static ORDER: &[Entry] = &[
     Optional("AlwaysAdmit"),
@@ -120,9 +122,9 @@ static ORDER: &[Entry] = &[
     On(&pod_topology_labels::PLUGIN),
     On(&node_declared_feature_validator::PLUGIN),
     On(&pod_resize_validator::PLUGIN),
-    Later("MutatingAdmissionPolicy"),
+    On(&mutating_admission_policy::PLUGIN),
     On(&mutating_admission_webhook::PLUGIN),
-    Later("ValidatingAdmissionPolicy"),
+    On(&validating_admission_policy::PLUGIN),
     On(&validating_admission_webhook::PLUGIN),
     On(&resource_quota::PLUGIN),
     Optional("AlwaysDeny"),
@@ -132,7 +134,7 @@ impl Entry {
     fn name(&self) -> &'static str {
         match self {
             On(plugin) | Off(plugin) => plugin.name,
-            Later(name) | Optional(name) => name,
+            Optional(name) => name,
         }
     }
 }
@@ -143,6 +145,8 @@ pub struct AdmissionPlugins {
     enabled: Vec<String>,
     disabled: Vec<String>,
     pub toleration_seconds: TolerationSeconds,
+    /// Manifests of webhooks and policies.
+    pub(super) directories: Directories,
 }
 
 impl AdmissionPlugins {
@@ -155,9 +159,6 @@ impl AdmissionPlugins {
         for name in &enable {
             match find("--enable-admission-plugins", name)? {
                 On(_) | Off(_) => {}
-                Later(_) => {
-                    return Err(format!("--enable-admission-plugins: {name} is not available yet"));
-                }
                 Optional(_) => {
                     return Err(format!(
                         "--enable-admission-plugins: {name}, which is off by default, is not available yet"
@@ -174,7 +175,14 @@ impl AdmissionPlugins {
             find("--disable-admission-plugins", name)?;
         }
         let toleration_seconds = TolerationSeconds::default();
-        Ok(AdmissionPlugins { enabled: enable, disabled: disable, toleration_seconds })
+        let directories = Directories::default();
+        Ok(AdmissionPlugins { enabled: enable, disabled: disable, toleration_seconds, directories })
+    }
+
+    /// Reads the file of `--admission-control-config-file`.
+    pub fn configure(&mut self, file: &Path) -> Result<(), String> {
+        self.directories = configuration::read(file)?;
+        Ok(())
     }
 
     /// The enabled plugins, in their order.
@@ -210,7 +218,7 @@ mod tests {
         let on = names(&[], &[]).unwrap();
         assert_eq!(on.first(), Some(&"NamespaceLifecycle"));
         assert_eq!(on.last(), Some(&"ResourceQuota"));
-        assert_eq!(on.len(), 24, "{on:?}");
+        assert_eq!(on.len(), 26, "{on:?}");
         assert_eq!(names(&["PodSecurity", ""], &[]).unwrap(), on);
         assert!(!on.contains(&"DenyServiceExternalIPs"));
         assert!(names(&["DenyServiceExternalIPs"], &[]).unwrap().contains(&"DenyServiceExternalIPs"));
@@ -220,11 +228,10 @@ mod tests {
     fn flags_disable_plugins_and_reject_unknown_ones() {
         let off = names(&[], &["ServiceAccount", "MutatingAdmissionWebhook", "AlwaysDeny"]).unwrap();
         assert!(!off.contains(&"ServiceAccount"));
-        assert_eq!(off.len(), 22);
+        assert_eq!(off.len(), 24);
         let table = [
             (["Nonsense"], [""], "--enable-admission-plugins: there is no plugin called Nonsense; "),
             ([""], ["nonsense"], "--disable-admission-plugins: there is no plugin called nonsense; "),
-            (["MutatingAdmissionPolicy"], [""], "MutatingAdmissionPolicy is not available yet"),
             (["AlwaysPullImages"], [""], "AlwaysPullImages, which is off by default, is not available yet"),
             (["Priority"], ["Priority"], "Priority is in both"),
         ];

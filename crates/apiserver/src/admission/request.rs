@@ -21,6 +21,12 @@ impl Attributes<'_> {
         }
     }
 
+    /// The namespace of a namespaced object. A namespace itself has none.
+    pub(super) fn namespace_of_object(&self) -> Option<&str> {
+        let is_namespace = self.call.served.is_namespaces() && self.is_own_kind();
+        Some(self.namespace()).filter(|name| !name.is_empty() && !is_namespace)
+    }
+
     /// The kind of the request's object in a version of its resource.
     pub(super) fn kind_in(&self, served: &Served) -> GroupVersionKind {
         let resource = &served.resource;

@@ -23,6 +23,8 @@ use corten_serving::metrics::Exposition;
 use corten_store::Store;
 
 use super::Attributes;
+use super::configuration::{Configurable, MUTATING_WEBHOOKS};
+use super::manifests::Manifests;
 use super::matching::Target;
 use metrics::Counters;
 use source::Source;
@@ -43,14 +45,20 @@ impl Webhooks {
         }
     }
 
-    /// The webhooks that requests for a resource are compared with. Configurations of admission are exempt, so that a
-    /// webhook can always be repaired.
+    /// The webhooks that requests for a resource are compared with. Configurations of admission are exempt from stored
+    /// webhooks, so that one can always be repaired.
     pub(super) fn of(&self, kind: WebhookKind, attributes: &Attributes<'_>) -> Arc<[Arc<Webhook>]> {
         let source = match kind {
             WebhookKind::Mutating => &self.mutating,
             WebhookKind::Validating => &self.validating,
         };
-        if is_exempt(attributes) { Arc::default() } else { source.webhooks() }
+        if is_exempt(attributes) { source.of_manifests() } else { source.webhooks() }
+    }
+
+    /// Replaces the webhooks of manifests.
+    pub(super) fn set_manifests(&self, of: Configurable, manifests: &Manifests) {
+        let source = if of == MUTATING_WEBHOOKS { &self.mutating } else { &self.validating };
+        source.set_manifests(of.kinds.iter().flat_map(|kind| manifests.of(kind)));
     }
 
     /// True if there is a webhook that may change objects.

@@ -17,7 +17,7 @@ fn check(object: &str, mutations: &[(&str, &str)], expected: Result<&str, &str>)
     let mut sample = Sample { object: Some(object), ..Sample::default() };
     let mut outcome = Ok(());
     for at in 0..policy.len() {
-        match policy.mutate(at, &sample, None, None, &schema) {
+        match policy.mutate(at, &sample, None, &schema) {
             Ok(Some(changed)) => sample.object = Some(changed),
             Ok(None) => {}
             Err(why) => outcome = Err(why),

@@ -11,8 +11,7 @@ fn check(spec: &str, expected: &[&str]) {
 fn check_with(spec: &str, params: Option<&str>, expected: &[&str]) {
     let policy = ValidatingPolicy::compile(&parse(spec));
     let params = params.map(parse);
-    let namespace = parse(r#"{"metadata":{"name":"default","labels":{"env":"prod"}}}"#);
-    let found = policy.evaluate(&Sample::default(), params.as_ref(), Some(&namespace));
+    let found = policy.evaluate(&Sample::default(), params.as_ref());
     let shown = |decision: &Decision| {
         let kind = match (decision.denies, decision.is_error) {
             (true, false) => "deny",
@@ -130,7 +129,7 @@ fn hostile_variables_end() {
         variables.join(",")
     );
     let policy = ValidatingPolicy::compile(&parse(&spec));
-    let found = policy.evaluate(&Sample::default(), None, None);
+    let found = policy.evaluate(&Sample::default(), None);
     assert!(found.decisions[0].message.ends_with("nested too deeply"), "{found:?}");
     let list = "[0,1,2,3,4,5,6,7,8,9]";
     let nested = format!("{list}.all(a, {list}.all(b, {list}.all(c, {list}.all(d, {list}.all(e, true)))))");

@@ -22,6 +22,8 @@ struct Inner {
 #[derive(Default)]
 struct State {
     by_configuration: BTreeMap<String, Vec<Arc<Webhook>>>,
+    manifests: List,
+    /// Those of manifests first.
     all: List,
 }
 
@@ -47,6 +49,17 @@ impl Source {
         self.0.state.read().all.clone()
     }
 
+    pub(super) fn of_manifests(&self) -> List {
+        self.0.state.read().manifests.clone()
+    }
+
+    /// Replaces the webhooks of manifests.
+    pub(super) fn set_manifests<'v>(&self, configurations: impl Iterator<Item = &'v Value>) {
+        let mut state = self.0.state.write();
+        state.manifests = configurations.flat_map(|object| webhooks_of(self.0.kind, object)).collect();
+        state.collect();
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.state.read().all.is_empty()
     }
@@ -68,7 +81,8 @@ impl Inner {
 
 impl State {
     fn collect(&mut self) {
-        self.all = self.by_configuration.values().flatten().cloned().collect();
+        let stored = self.by_configuration.values().flatten();
+        self.all = self.manifests.iter().chain(stored).cloned().collect();
     }
 }
 
