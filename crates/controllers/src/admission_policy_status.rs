@@ -73,7 +73,7 @@ impl Controller for AdmissionPolicyStatus {
         let params = types.of_params(policy, &mut |_| {});
         let spec = policy.get("spec").unwrap_or(&Value::Null);
         let params = params.as_ref().map(|(kind, schema)| (kind.as_str(), schema.clone()));
-        let warnings: Vec<Value> = type_check::check(spec, &kinds, params)
+        let warnings: Vec<Value> = type_check::check(spec, &kinds, params.as_ref())
             .into_iter()
             .map(|found| value!({ "fieldRef": (found.field_ref), "warning": (found.warning) }))
             .collect();

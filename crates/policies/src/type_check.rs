@@ -65,9 +65,9 @@ fn rule_resources(rule: &Tree) -> Vec<(String, String, String)> {
 }
 
 /// Checks the expressions of a policy against the kinds that it matches, which are in order of group, version and kind.
-pub fn check(spec: &Tree, kinds: &[CheckedKind], params: Option<(&str, Arc<Schema>)>) -> Vec<Warning> {
+pub fn check(spec: &Tree, kinds: &[CheckedKind], params: Option<&(&str, Arc<Schema>)>) -> Vec<Warning> {
     let environments: Vec<(String, Environment)> =
-        kinds.iter().map(|kind| (kind.to_string(), environment(spec, kind, params.as_ref()))).collect();
+        kinds.iter().map(|kind| (kind.to_string(), environment(spec, kind, params))).collect();
     let mut warnings = Vec::new();
     for (at, validation) in items(spec, "validations").iter().enumerate() {
         for field in ["expression", "messageExpression"] {

@@ -101,6 +101,8 @@ impl Rule {
 #[derive(Debug)]
 pub(super) struct Criteria {
     rules: Vec<Rule>,
+    /// True for criteria without rules that only select namespaces and objects, as those of a binding may.
+    any_resource: bool,
     excluded: Vec<Rule>,
     namespaces: Result<LabelSelector, String>,
     objects: Result<LabelSelector, String>,
@@ -117,13 +119,15 @@ impl Criteria {
     /// The `matchConstraints` of a policy or the `matchResources` of a binding.
     pub(super) fn of_match_resources(resources: &Value) -> Criteria {
         let rules = resources.items_at(&["resourceRules"]);
-        Criteria::parse(resources, rules, resources.items_at(&["excludeResourceRules"]))
+        let excluded = resources.items_at(&["excludeResourceRules"]);
+        Criteria { any_resource: rules.is_empty(), ..Criteria::parse(resources, rules, excluded) }
     }
 
     fn parse(of: &Value, rules: &[Value], excluded: &[Value]) -> Criteria {
         let selector = |key: &str| LabelSelector::from_object(of.get(key)).map_err(|error| error.to_string());
         Criteria {
             rules: rules.iter().map(Rule::parse).collect(),
+            any_resource: false,
             excluded: excluded.iter().map(Rule::parse).collect(),
             namespaces: selector("namespaceSelector"),
             objects: selector("objectSelector"),
@@ -194,7 +198,7 @@ impl Criteria {
         if !self.excluded.is_empty() && found(&self.excluded).is_some() {
             return None;
         }
-        let served = found(&self.rules)?;
+        let served = if self.any_resource { own.clone() } else { found(&self.rules)? };
         let kind = attributes.kind_in(&served);
         Some(Target { served, kind })
     }
