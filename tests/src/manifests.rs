@@ -127,7 +127,6 @@ fn body_of_machinery(served: &Served, name: &str) -> Option<Value> {
             let group = name.strip_prefix("v1.").unwrap_or(name);
             json!({"spec": {
                 "group": group, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
-                "insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "s"},
             }})
         }
         "CustomResourceDefinition" => {
@@ -280,12 +279,12 @@ fn status_of(served: &Served) -> Option<Value> {
         }
         "Ingress" => json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}),
         "VolumeAttachment" => json!({"attached": true}),
-        "APIService"
-        | "Service"
-        | "ServiceCIDR"
-        | "ValidatingAdmissionPolicy"
-        | "DeviceTaintRule"
-        | "PodGroup" => {
+        // The condition is the API server's.
+        "APIService" => json!({"conditions": [{
+            "type": "Available", "status": "True", "reason": "Local",
+            "message": "Local APIServices are always available", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]}),
+        "Service" | "ServiceCIDR" | "ValidatingAdmissionPolicy" | "DeviceTaintRule" | "PodGroup" => {
             json!({"conditions": [condition()]})
         }
         // Its conditions are the API server's.

@@ -298,7 +298,7 @@ impl Merged<'_> {
             .iter()
             .map(|r| ((r.group.as_str(), r.version.as_str()), (r.group_priority, r.version_priority)))
             .collect();
-        let mut groups: HashMap<&str, Vec<(&str, Value)>> = HashMap::new();
+        let mut groups: HashMap<&str, Versions<'_>> = HashMap::new();
         let mut by_group: HashMap<&str, Vec<&Resource>> = HashMap::new();
         for resource in self.served.iter().filter(|resource| !resource.group.is_empty()) {
             by_group.entry(&resource.group).or_default().push(resource);
@@ -322,12 +322,15 @@ impl Merged<'_> {
     }
 }
 
+/// The versions of a group with their entries.
+type Versions<'a> = Vec<(&'a str, Value)>;
+
 /// Groups and their versions in order of priority.
 fn in_order<'a>(
-    groups: HashMap<&'a str, Vec<(&'a str, Value)>>,
+    groups: HashMap<&'a str, Versions<'a>>,
     priority: impl Fn(&str, &str) -> (i64, i64),
 ) -> Vec<Value> {
-    let mut groups: Vec<(i64, &str, Vec<(&str, Value)>)> = groups
+    let mut groups: Vec<(i64, &str, Versions<'_>)> = groups
         .into_iter()
         .map(|(group, versions)| {
             let highest = versions.iter().map(|(version, _)| priority(group, version).0).max();
@@ -335,7 +338,7 @@ fn in_order<'a>(
         })
         .collect();
     groups.sort_by_key(|(highest, name, _)| (Reverse(*highest), *name));
-    let group = |(_, name, mut versions): (i64, &str, Vec<(&str, Value)>)| {
+    let group = |(_, name, mut versions): (i64, &str, Versions<'_>)| {
         versions.sort_by(|(a, _), (b, _)| {
             let by_priority = priority(name, b).1.cmp(&priority(name, a).1);
             by_priority.then_with(|| compare_versions(b, a))

@@ -22,7 +22,7 @@ use rustls::{RootCertStore, ServerConfig};
 use tempfile::TempDir;
 
 const DAY: Duration = Duration::from_secs(86_400);
-const FILES: [&str; 12] = [
+const FILES: [&str; 14] = [
     "admin.crt",
     "admin.key",
     "apiserver-kubelet-client.crt",
@@ -33,6 +33,8 @@ const FILES: [&str; 12] = [
     "ca.key",
     "front-proxy-ca.crt",
     "front-proxy-ca.key",
+    "front-proxy-client.crt",
+    "front-proxy-client.key",
     "sa.key",
     "sa.pub",
 ];
@@ -179,6 +181,8 @@ fn leaves_near_their_end_are_replaced() {
         "apiserver-kubelet-client.key",
         "apiserver.crt",
         "apiserver.key",
+        "front-proxy-client.crt",
+        "front-proxy-client.key",
     ];
     assert_eq!(changed(&before, &contents(dir.path())), leaves);
     verify_server(&pki, "localhost", later + 300 * DAY).unwrap();
