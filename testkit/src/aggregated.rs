@@ -4,7 +4,7 @@
 //! Its threads end when it is dropped.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -14,9 +14,10 @@ use base64::engine::general_purpose::STANDARD;
 use corten_pki::{IssuedCert, Sans, identity_of, pem_certificates};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::http::DEADLINE;
+use crate::own_service;
 
 /// A request that reached the server.
 #[derive(Clone, Debug)]
@@ -89,13 +90,6 @@ struct Shared {
     is_over: AtomicBool,
 }
 
-/// An address of this machine that other machines could use. Nothing is sent to find it.
-fn own_address() -> IpAddr {
-    let socket = UdpSocket::bind(("0.0.0.0", 0)).expect("a socket");
-    socket.connect(("192.0.2.1", 9)).expect("a route to another network");
-    socket.local_addr().expect("its address").ip()
-}
-
 impl AggregatedServer {
     /// Starts the server of a Service, for clients with a certificate of a CA.
     pub fn start(
@@ -116,7 +110,7 @@ impl AggregatedServer {
             .with_client_cert_verifier(clients.build().expect("a verifier"))
             .with_single_cert(certificate.chain().expect("a chain"), certificate.key().expect("a key"))
             .expect("a certificate and its key");
-        let listener = TcpListener::bind((own_address(), 0)).expect("a free port");
+        let listener = TcpListener::bind((own_service::address(), 0)).expect("a free port");
         let address = listener.local_addr().expect("its address");
         let shared = Arc::new(Shared {
             decide: Box::new(decide),
@@ -148,21 +142,7 @@ impl AggregatedServer {
 
     /// A Service without a selector, and the EndpointSlice with this server's address.
     pub fn service(&self, namespace: &str, name: &str) -> (Value, Value) {
-        let service = json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": namespace},
-            "spec": {"ports": [{"name": "https", "port": 443, "targetPort": self.address.port()}]},
-        });
-        let family = if self.address.is_ipv6() { "IPv6" } else { "IPv4" };
-        let slice = json!({
-            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-            "metadata": {
-                "name": name, "namespace": namespace, "labels": {"kubernetes.io/service-name": name},
-            },
-            "addressType": family,
-            "endpoints": [{"addresses": [self.address.ip().to_string()], "conditions": {"ready": true}}],
-            "ports": [{"name": "https", "port": self.address.port(), "protocol": "TCP"}],
-        });
-        (service, slice)
+        own_service::objects(self.address, namespace, name)
     }
 
     /// All requests so far.

@@ -17,6 +17,7 @@ mod client;
 mod cluster;
 mod http;
 mod image;
+mod own_service;
 mod server;
 mod tools;
 mod webhook;

@@ -3,18 +3,19 @@
 //! It may reply as no honest webhook would. Its threads end when it is dropped.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use corten_pki::IssuedCert;
+use corten_pki::{IssuedCert, Sans};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 
 use crate::http::DEADLINE;
+use crate::own_service;
 
 /// A reply to one request.
 #[derive(Clone, Debug)]
@@ -53,6 +54,24 @@ impl Webhook {
     /// Starts a webhook that replies to every request with what `decide` returns for its body.
     pub fn start(decide: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Webhook {
         let certificate = IssuedCert::self_signed("webhook", SystemTime::now()).expect("a certificate");
+        Webhook::start_at(Ipv4Addr::LOCALHOST.into(), certificate, decide)
+    }
+
+    /// Starts the webhook of a Service.
+    pub fn start_for(
+        (namespace, service): (&str, &str),
+        decide: impl Fn(&Value) -> Reply + Send + Sync + 'static,
+    ) -> Webhook {
+        let sans = Sans::default().with_host(&format!("{service}.{namespace}.svc")).expect("a name");
+        let certificate = IssuedCert::self_signed_for(service, &sans, SystemTime::now());
+        Webhook::start_at(own_service::address(), certificate.expect("a certificate"), decide)
+    }
+
+    fn start_at(
+        address: IpAddr,
+        certificate: IssuedCert,
+        decide: impl Fn(&Value) -> Reply + Send + Sync + 'static,
+    ) -> Webhook {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let tls = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -60,7 +79,7 @@ impl Webhook {
             .with_no_client_auth()
             .with_single_cert(certificate.chain().expect("a chain"), certificate.key().expect("a key"))
             .expect("a certificate and its key");
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let listener = TcpListener::bind((address, 0)).expect("a free port");
         let address = listener.local_addr().expect("its address");
         let shared = Arc::new(Shared {
             decide: Box::new(decide),
@@ -85,6 +104,15 @@ impl Webhook {
     pub fn client_config(&self, path: &str) -> Value {
         let url = format!("https://{}{path}", self.address);
         serde_json::json!({"url": url, "caBundle": STANDARD.encode(&self.certificate.cert_pem)})
+    }
+
+    /// The `clientConfig` of this webhook, as a Service; and that Service with its EndpointSlice.
+    pub fn service_config(&self, namespace: &str, name: &str, path: &str) -> (Value, (Value, Value)) {
+        let config = serde_json::json!({
+            "service": {"namespace": namespace, "name": name, "path": path},
+            "caBundle": STANDARD.encode(&self.certificate.cert_pem),
+        });
+        (config, own_service::objects(self.address, namespace, name))
     }
 
     /// The number of requests so far.

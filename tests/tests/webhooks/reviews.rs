@@ -225,3 +225,26 @@ fn calls_are_counted() {
         assert!(metrics.contains(line), "{line} is missing");
     }
 }
+
+#[test]
+fn a_service_is_reached_through_its_endpoints() {
+    let server = Server::start();
+    let client = server.client();
+    let webhook = Webhook::start_for(("default", "hooks"), |review| {
+        Reply::Json(deny(review, &json!({"message": "by the service"})))
+    });
+    let (config, (service, slice)) = webhook.service_config("default", "hooks", "/admit");
+    configure(client, VALIDATING, "v", &[hook("v.example.com", &webhook, &json!({"clientConfig": config}))]);
+    let refused = || client.post(CONFIG_MAPS, &config_map("c")).expect_failure(500, "InternalError");
+    let message = refused();
+    assert!(message.contains("service \"hooks\" not found"), "{message}");
+    client.post("/api/v1/namespaces/default/services", &service).expect(201);
+    let message = refused();
+    assert!(message.contains("no endpoints available for service \"hooks\""), "{message}");
+    client.post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", &slice).expect(201);
+    for _ in 0..3 {
+        let message = client.post(CONFIG_MAPS, &config_map("c")).expect_failure(400, "");
+        assert!(message.ends_with("denied the request: by the service"), "{message}");
+    }
+    assert_eq!(webhook.count(), 3);
+}
