@@ -237,10 +237,8 @@ fn accept(call: &Call, object: &Value, errors: &ErrorList) -> Result<(), Status>
     };
     let is_json =
         call.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
-    let as_sent = match call.served.custom() {
-        None if is_json => empty_values::as_sent(errors, &call.body),
-        _ => None,
-    };
+    let schema = stored_schema(call).filter(|_| is_json);
+    let as_sent = schema.and_then(|schema| empty_values::as_sent(errors, &call.body, &schema));
     let errors = as_sent.as_ref().unwrap_or(errors);
     Err(Status::invalid(group, call.served.kind(), meta::name(object), errors))
 }
