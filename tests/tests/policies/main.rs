@@ -1,6 +1,7 @@
 //! Admission policies as clients see them: validation, mutation, parameters, type checks, manifests, and attacks.
 
 mod attacks;
+mod manifests;
 mod mutating;
 mod params;
 mod status;

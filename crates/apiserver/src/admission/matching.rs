@@ -139,6 +139,9 @@ impl Criteria {
     /// resource stands for any.
     pub(super) fn interests(&self) -> Vec<(Option<(Str, Str)>, u8)> {
         let mut found = Vec::new();
+        if self.any_resource {
+            found.push((None, u8::MAX));
+        }
         for rule in &self.rules {
             let operations = rule.operations.iter().fold(0, |bits, name| {
                 bits | match name.as_str() {
