@@ -396,3 +396,32 @@ fn kubectl_auth_can_i() {
     assert_eq!(run("get pods --as ed").ok(), "");
     run("create clusterrole more --verb=get --resource=pods").ok();
 }
+
+#[test]
+fn applying_or_updating_an_object_that_does_not_exist_needs_the_verb_create() {
+    let server = Server::start();
+    let client = server.client();
+    grant(&server, "patcher", &[rule(&["get", "patch"], "", &["configmaps"])]);
+    grant(&server, "updater", &[rule(&["get", "update"], "coordination.k8s.io", &["leases"])]);
+    let patcher = As { client, user: "patcher", groups: &[] };
+    let path = "/api/v1/namespaces/default/configmaps/c";
+    let applied =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "1"}});
+    let apply = || {
+        let request = Request::new("PATCH", format!("{path}?fieldManager=m&force=true"));
+        patcher.send(request.body("application/apply-patch+yaml", applied.to_string()))
+    };
+    let refusal = apply().expect_failure(403, "Forbidden");
+    assert!(refusal.contains("User \"patcher\" cannot create resource \"configmaps\""), "{refusal}");
+    client.get(path).expect_failure(404, "NotFound");
+    client.post("/api/v1/namespaces/default/configmaps", &applied).expect(201);
+    apply().expect(200);
+
+    let updater = As { client, user: "updater", groups: &[] };
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {}});
+    let update = updater.send(Request::new("PUT", format!("{leases}/l")).json(&lease));
+    let refusal = update.expect_failure(403, "Forbidden");
+    assert!(refusal.contains("User \"updater\" cannot create resource \"leases\""), "{refusal}");
+    client.put(format!("{leases}/l"), &lease).expect(201);
+}

@@ -16,16 +16,15 @@ mod session;
 
 use bytes::Bytes;
 use corten_api::{Status, Value};
-use corten_auth::Attributes;
 use http::Method;
 use http::request::Parts;
 use http_body_util::BodyExt;
 use hyper::body::Body;
 
 use crate::admission;
-use crate::authorization;
 use crate::call::Call;
 use crate::respond::Answer;
+use crate::verbs::write::may_create;
 use crate::websocket;
 
 pub(crate) use address::is_proxyable;
@@ -58,6 +57,7 @@ where
         return Err(Status::method_not_allowed());
     }
     if matches!(subresource, "exec" | "attach" | "portforward") {
+        // A session changes the container's state, also if it is requested by a `get`, as WebSocket clients do.
         may_create(call)?;
     }
     if subresource != "log" {
@@ -68,20 +68,6 @@ where
         "proxy" => proxy::answer(call, Sent::new(parts, &call.headers, body.map_err(Into::into))).await,
         _ => session::answer(call, parts).await,
     }
-}
-
-/// Requires the verb `create` for a session, also if it is requested by a `get`, as WebSocket clients do: a session
-/// changes the container's state.
-fn may_create(call: &Call) -> Result<(), Status> {
-    let at = &call.at;
-    let asked = Attributes {
-        namespace: &at.namespace,
-        version: &at.version,
-        subresource: &at.subresource,
-        name: &at.name,
-        ..Attributes::resource(&call.user, "create", &at.group, &at.resource)
-    };
-    authorization::require(&call.backend.authorizer, &asked)
 }
 
 /// The object of a request by its name, which may be only a part of the name in the URL (`scheme:name:port`).

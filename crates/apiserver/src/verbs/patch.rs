@@ -7,7 +7,7 @@ use corten_api::conform::{Extent, TypeError, conform};
 use corten_api::status::ErrorList;
 use corten_api::{Status, Value, go, json, managed, meta, patch, yaml};
 
-use super::write::{Current, Ownership, RACE_RETRIES, create_object, replace};
+use super::write::{CreatedBy, Current, Ownership, RACE_RETRIES, create_object, replace};
 use super::{list, prepare};
 use crate::call::Call;
 use crate::decode::{self, Expected, FieldValidation};
@@ -57,7 +57,7 @@ pub(crate) async fn patch(call: &mut Call, subresource: &str) -> Result<Answer, 
                 return Err(call.not_found());
             }
             let object = change.apply_to_nothing(call)?;
-            let stored = create_object(call, object, dry_run).await?;
+            let stored = create_object(call, object, dry_run, CreatedBy::Change).await?;
             return respond::object(201, call, &stored, wanted).await;
         };
         let (mut new, warnings) = {

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use corten_api::schema::{Struct, StructRef};
 use corten_api::status::ErrorList;
 use corten_api::{Status, Str, Value, encoded, json, managed, meta, time};
+use corten_auth::Attributes;
 use corten_store::{Error as StoreError, Expect};
 use parking_lot::Mutex;
 
@@ -18,7 +19,7 @@ use super::commit::{Companions, is_companion_conflict, put_custom, put_with, rem
 use super::{list, prepare};
 use crate::admission::{self, Write};
 use crate::allocation;
-use crate::authorization::escalation;
+use crate::authorization::{self, escalation};
 use crate::cache::Cache;
 use crate::call::Call;
 use crate::catalog::Served;
@@ -70,15 +71,39 @@ pub(crate) async fn create(call: &mut Call) -> Result<Answer, Status> {
     prepare::agree_on_namespace(call, &mut object)?;
     prepare::drop_duplicate_owners(call, &mut object, "");
     own_new(call, &mut object);
-    let stored = create_object(call, object, dry_run).await?;
+    let stored = create_object(call, object, dry_run, CreatedBy::Create).await?;
     respond::object(201, call, &stored, wanted).await
 }
 
+/// Requires the verb `create` for a request that was authorized as another.
+pub(crate) fn may_create(call: &Call) -> Result<(), Status> {
+    let at = &call.at;
+    let asked = Attributes {
+        namespace: &at.namespace,
+        version: &at.version,
+        subresource: &at.subresource,
+        name: &at.name,
+        ..Attributes::resource(&call.user, "create", &at.group, &at.resource)
+    };
+    authorization::require(&call.backend.authorizer, &asked)
+}
+
+/// The request that creates an object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum CreatedBy {
+    Create,
+    /// An update or a patch of an object that does not exist.
+    Change,
+}
+
 /// Stores a new object, given in the served version with its managedFields, and returns its stored text.
+///
+/// A request that was not authorized as a create, such as an apply of an object that does not exist, is authorized here.
 pub(super) async fn create_object(
     call: &mut Call,
     mut object: Value,
     dry_run: bool,
+    by: CreatedBy,
 ) -> Result<Bytes, Status> {
     prepare::to_stored(call, &mut object)?;
     refuse_while_terminating(call, &object)?;
@@ -107,6 +132,9 @@ pub(super) async fn create_object(
         prepare::for_create(call, &mut candidate)?;
         // Admission and quota are decided once: a new allocation does not change them.
         if !redecided {
+            if by == CreatedBy::Change {
+                may_create(call)?;
+            }
             admission::validate(call, write, &candidate).await?;
         }
         let candidate = crd::to_stored(call, candidate).await?;
@@ -192,7 +220,7 @@ pub(crate) async fn update(call: &mut Call, subresource: &str) -> Result<Answer,
             if subresource.is_empty() && call.served.rules.create_on_update {
                 meta::set_text(&mut object, "resourceVersion", "");
                 own_new(call, &mut object);
-                let stored = create_object(call, object, dry_run).await?;
+                let stored = create_object(call, object, dry_run, CreatedBy::Change).await?;
                 return respond::object(201, call, &stored, wanted).await;
             }
             return Err(call.not_found());
