@@ -3,10 +3,10 @@ use crate::testing::Sample;
 use corten_api::json;
 
 #[track_caller]
-fn check(conditions: &str, policy: FailurePolicy, expected: Match) {
+fn check(conditions: &str, policy: FailurePolicy, expected: &Match) {
     let conditions = json::parse(conditions.as_bytes()).unwrap();
     let compiled = MatchConditions::compile(Some(&conditions), policy);
-    assert_eq!(compiled.evaluate(&Sample::default()), expected, "{conditions:?}");
+    assert_eq!(&compiled.evaluate(&Sample::default()), expected, "{conditions:?}");
 }
 
 fn no(name: &str) -> Match {
@@ -20,23 +20,23 @@ const FAILS: &str = r#"{"name":"fails","expression":"object.nothing == 1"}"#;
 #[test]
 fn conditions() {
     use FailurePolicy::{Fail, Ignore};
-    check("[]", Fail, Match::Yes);
-    check(&format!("[{TRUE}]"), Fail, Match::Yes);
-    check(&format!("[{TRUE},{FALSE}]"), Fail, no("false"));
+    check("[]", Fail, &Match::Yes);
+    check(&format!("[{TRUE}]"), Fail, &Match::Yes);
+    check(&format!("[{TRUE},{FALSE}]"), Fail, &no("false"));
     let error = "expression 'object.nothing == 1' resulted in error: no such key: nothing";
-    check(&format!("[{TRUE},{FAILS}]"), Fail, Match::Error(error.into()));
-    check(&format!("[{TRUE},{FAILS}]"), Ignore, no(""));
-    check(&format!("[{FAILS},{FALSE}]"), Fail, no("false"));
+    check(&format!("[{TRUE},{FAILS}]"), Fail, &Match::Error(error.into()));
+    check(&format!("[{TRUE},{FAILS}]"), Ignore, &no(""));
+    check(&format!("[{FAILS},{FALSE}]"), Fail, &no("false"));
     let broken = r#"{"name":"broken","expression":"nothing"}"#;
     let error = "compilation error: compilation failed: ERROR: <input>:1:1: undeclared reference to 'nothing' (in container '')\n | nothing\n | ^";
-    check(&format!("[{broken}]"), Fail, Match::Error(error.into()));
+    check(&format!("[{broken}]"), Fail, &Match::Error(error.into()));
 }
 
 #[test]
 fn variables_of_webhooks() {
     let yes = |expression: &str| {
         let text = expression.replace('"', "\\\"");
-        check(&format!(r#"[{{"name":"c","expression":"{text}"}}]"#), FailurePolicy::Fail, Match::Yes);
+        check(&format!(r#"[{{"name":"c","expression":"{text}"}}]"#), FailurePolicy::Fail, &Match::Yes);
     };
     yes("request.operation == 'CREATE' && request.userInfo.username == 'jane'");
     yes("oldObject == null");
@@ -52,5 +52,5 @@ fn expensive_conditions_end() {
     let nested = format!("{text}.all(a, {text}.all(b, {text}.all(c, {text}.all(d, {text}.all(e, true)))))");
     let one = format!(r#"{{"name":"c","expression":"{nested}"}}"#);
     let all = vec![one; 40].join(",");
-    check(&format!("[{all}]"), FailurePolicy::Fail, Match::Error(crate::activation::OUT_OF_BUDGET.into()));
+    check(&format!("[{all}]"), FailurePolicy::Fail, &Match::Error(crate::activation::OUT_OF_BUDGET.into()));
 }
