@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(service: Option<Value>, slices: &[Value], reason: &str, message: &str) {
+    fn check(service: &Option<Value>, slices: &[Value], reason: &str, message: &str) {
         let slices: Vec<&Value> = slices.iter().collect();
         let found = check_service(&of(), service.as_ref(), &slices);
         let found = found.err().map(|outcome| (outcome.reason, outcome.message));
@@ -204,14 +204,14 @@ mod tests {
             Some(value!({"spec": {"type": "ClusterIP", "ports": [{"name": "https", "port": port}]}}))
         };
         let slice = |port: &str, ready: bool| value!({"ports": [{"name": port, "port": 8443}], "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": ready}}]});
-        check(None, &[], "ServiceNotFound", "service/s in \"n\" is not present");
-        check(service(80), &[], "ServicePortError", "service/s in \"n\" is not listening on port 443");
-        check(service(443), &[], "EndpointsNotFound", "cannot find endpointslices for service/s in \"n\"");
+        check(&None, &[], "ServiceNotFound", "service/s in \"n\" is not present");
+        check(&service(80), &[], "ServicePortError", "service/s in \"n\" is not listening on port 443");
+        check(&service(443), &[], "EndpointsNotFound", "cannot find endpointslices for service/s in \"n\"");
         let missing = "endpointslices for service/s in \"n\" have no addresses with port name \"https\"";
-        check(service(443), &[slice("https", false)], "MissingEndpoints", missing);
-        check(service(443), &[slice("http", true)], "MissingEndpoints", missing);
-        check(service(443), &[slice("https", false), slice("https", true)], "", "");
-        check(Some(value!({"spec": {"type": "ExternalName"}})), &[], "", "");
+        check(&service(443), &[slice("https", false)], "MissingEndpoints", missing);
+        check(&service(443), &[slice("http", true)], "MissingEndpoints", missing);
+        check(&service(443), &[slice("https", false), slice("https", true)], "", "");
+        check(&Some(value!({"spec": {"type": "ExternalName"}})), &[], "", "");
     }
 
     #[test]

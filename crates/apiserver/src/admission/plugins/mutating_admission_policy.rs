@@ -78,7 +78,7 @@ async fn run(
         }
         invoke(attributes, object, invocations, &mut failures).await?;
     }
-    refuse(attributes, failures)
+    refuse(attributes, &failures)
 }
 
 /// The invocations of a policy.
@@ -233,7 +233,7 @@ fn schema_of(attributes: &Attributes<'_>, target: &Target) -> Result<StructRef, 
 }
 
 /// The refusal of a request, unless all policies that failed say that failures are to be ignored.
-fn refuse(attributes: &Attributes<'_>, failures: Vec<Failure<'_>>) -> Result<(), Status> {
+fn refuse(attributes: &Attributes<'_>, failures: &[Failure<'_>]) -> Result<(), Status> {
     let counted = failures.iter().filter(|failure| failure.hook.policy.failure == FailurePolicy::Fail);
     let mut status: Option<Status> = None;
     for failure in counted {

@@ -167,7 +167,7 @@ impl<'a> Validation<'a> {
         let validated = hook.policy.evaluate(|policy| policy.evaluate(request, param));
         let took = if validated.decisions.is_empty() { Duration::ZERO } else { began.elapsed() };
         for decision in validated.decisions {
-            self.decide(hook, binding, decision, took);
+            self.decide(hook, binding, &decision, took);
         }
         for (key, annotation) in validated.annotations {
             match annotation {
@@ -204,7 +204,7 @@ impl<'a> Validation<'a> {
         &mut self,
         hook: &Hook<ValidatingPolicy>,
         binding: &Binding,
-        decision: Decision,
+        decision: &Decision,
         took: Duration,
     ) {
         if !decision.denies {
@@ -218,7 +218,7 @@ impl<'a> Validation<'a> {
                     Enforced::Deny
                 }
                 "Audit" => {
-                    self.failures.push(failure(binding, &decision));
+                    self.failures.push(failure(binding, decision));
                     Enforced::Audit
                 }
                 "Warn" => {

@@ -19,10 +19,13 @@ struct Inner<E> {
     state: RwLock<State<E>>,
 }
 
+/// A policy with its bindings.
+type Bound<E> = (Arc<Policy<E>>, Vec<Arc<Binding>>);
+
 struct State<E> {
     policies: BTreeMap<Str, Arc<Policy<E>>>,
     bindings: BTreeMap<Str, Arc<Binding>>,
-    manifests: Vec<(Arc<Policy<E>>, Vec<Arc<Binding>>)>,
+    manifests: Vec<Bound<E>>,
     /// All hooks, those of manifests first; `None` if there are none.
     all: Option<Arc<Index<E>>>,
     /// Those of manifests alone.
