@@ -215,6 +215,20 @@ pub(crate) async fn validate(call: &mut Call, write: Write<'_>, object: &Value) 
     outcome
 }
 
+/// True if validation may wait for webhooks.
+pub(crate) fn may_wait(call: &Call) -> bool {
+    call.backend.admission.webhooks.may_validate()
+}
+
+/// Runs validating webhooks and policies once more, on an object whose allocation was decided again.
+pub(crate) async fn validate_again(call: &mut Call, write: Write<'_>, object: &Value) -> Result<(), Status> {
+    let attributes = Attributes::new(call, write);
+    let outcome = validate_any(&attributes, Some(object)).await;
+    let findings = attributes.into_findings();
+    findings.add_to(call);
+    outcome
+}
+
 /// Runs the plugins on a deletion: first webhooks and policies that change objects, which can only refuse it, then the
 /// validating plugins.
 pub(crate) async fn delete(call: &mut Call, write: Write<'_>) -> Result<(), Status> {
@@ -235,14 +249,7 @@ pub(crate) async fn connect(call: &mut Call) -> Result<(), Status> {
     let attributes = Attributes::new(call, Write::connect(&subresource));
     let mut outcome = admit_any(&attributes, Some(&mut object)).await;
     if outcome.is_ok() {
-        for plugin in &attributes.backend().admission.plugins {
-            if let Validate::Any(validate) = plugin.validate {
-                outcome = validate(&attributes, Some(&object)).await;
-            }
-            if outcome.is_err() {
-                break;
-            }
-        }
+        outcome = validate_any(&attributes, Some(&object)).await;
     }
     let findings = attributes.into_findings();
     findings.add_to(call);
@@ -254,6 +261,16 @@ async fn admit_any(attributes: &Attributes<'_>, mut object: Option<&mut Value>) 
     for plugin in &attributes.backend().admission.plugins {
         if let Admit::Any(admit) = plugin.admit {
             admit(attributes, object.as_deref_mut()).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The validating webhooks and policies alone.
+async fn validate_any(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), Status> {
+    for plugin in &attributes.backend().admission.plugins {
+        if let Validate::Any(validate) = plugin.validate {
+            validate(attributes, object).await?;
         }
     }
     Ok(())

@@ -34,11 +34,23 @@ static LINES: LazyLock<Lines> = LazyLock::new(|| {
     Lines::new(processors.max(2))
 });
 
-/// The queues of large requests: first that of their user, then that of all users.
+/// The large requests that are processed or wait for a webhook, of one user and of all users: their memory is bounded by
+/// this, since only requests that are processed hold a slot.
+const MOST_OF_USER: usize = 8;
+const MOST: usize = 32;
+
+/// The queues of large requests: first those of their user, then those of all users.
 struct Lines {
+    begun: Arc<Semaphore>,
     places: Arc<Semaphore>,
     share: usize,
-    users: Mutex<HashMap<String, Arc<Semaphore>>>,
+    users: Mutex<HashMap<String, Arc<UserLines>>>,
+}
+
+/// The queues of one user.
+struct UserLines {
+    begun: Arc<Semaphore>,
+    places: Arc<Semaphore>,
 }
 
 thread_local! {
@@ -49,6 +61,19 @@ thread_local! {
 /// The slot of a request that is processed.
 struct Place {
     user: String,
+    /// Kept while the request waits for a webhook.
+    begun: Begun,
+    slot: Slot,
+}
+
+/// The place of a request that has begun.
+struct Begun {
+    _of_all: Option<OwnedSemaphorePermit>,
+    _of_user: Option<OwnedSemaphorePermit>,
+}
+
+/// The slot of a request that is processed now.
+struct Slot {
     _of_all: Option<OwnedSemaphorePermit>,
     _of_user: Option<OwnedSemaphorePermit>,
 }
@@ -56,6 +81,7 @@ struct Place {
 impl Lines {
     fn new(places: usize) -> Lines {
         Lines {
+            begun: Arc::new(Semaphore::new(MOST)),
             places: Arc::new(Semaphore::new(places)),
             share: (places / 2).max(1),
             users: Mutex::default(),
@@ -63,18 +89,36 @@ impl Lines {
     }
 
     async fn enter(&self, user: &str) -> Place {
-        let own = self.line_of(user);
+        let own = self.lines_of(user);
         // These semaphores are never closed.
-        let of_user = own.acquire_owned().await.ok();
+        let of_user = own.begun.clone().acquire_owned().await.ok();
+        let of_all = self.begun.clone().acquire_owned().await.ok();
+        let begun = Begun { _of_all: of_all, _of_user: of_user };
+        Place { user: user.to_owned(), begun, slot: self.slot(user).await }
+    }
+
+    /// A slot for a request that has begun.
+    async fn slot(&self, user: &str) -> Slot {
+        let own = self.lines_of(user);
+        let of_user = own.places.clone().acquire_owned().await.ok();
         let of_all = self.places.clone().acquire_owned().await.ok();
-        Place { user: user.to_owned(), _of_all: of_all, _of_user: of_user }
+        Slot { _of_all: of_all, _of_user: of_user }
     }
 
     /// The queue of a user; empty queues are dropped.
-    fn line_of(&self, user: &str) -> Arc<Semaphore> {
+    fn lines_of(&self, user: &str) -> Arc<UserLines> {
+        let is_used = |lines: &Arc<UserLines>| {
+            Arc::strong_count(lines) > 1
+                || Arc::strong_count(&lines.begun) > 1
+                || Arc::strong_count(&lines.places) > 1
+        };
         let mut users = self.users.lock();
-        users.retain(|_, line| Arc::strong_count(line) > 1);
-        users.entry(user.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(self.share))).clone()
+        users.retain(|_, lines| is_used(lines));
+        let new = || {
+            let begun = Arc::new(Semaphore::new(MOST_OF_USER));
+            Arc::new(UserLines { begun, places: Arc::new(Semaphore::new(self.share)) })
+        };
+        users.entry(user.to_owned()).or_insert_with(new).clone()
     }
 }
 
@@ -121,10 +165,11 @@ async fn work_on<T: Send + 'static>(place: Place, work: impl FnOnce() -> T + Sen
 pub(crate) async fn waiting<T>(other: impl Future<Output = T>) -> T {
     // A large request is polled on its own thread only.
     let Some(place) = PLACE.take() else { return other.await };
-    let user = place.user.clone();
-    drop(place);
+    let Place { user, begun, slot } = place;
+    drop(slot);
     let outcome = other.await;
-    PLACE.set(Some(LINES.enter(&user).await));
+    let slot = LINES.slot(&user).await;
+    PLACE.set(Some(Place { user, begun, slot }));
     outcome
 }
 
@@ -209,7 +254,7 @@ mod tests {
         drop(held);
         third.await;
         drop(other);
-        drop(lines.line_of("else"));
+        drop(lines.lines_of("else"));
         assert_eq!(lines.users.lock().len(), 1, "users without requests are dropped");
     }
 }

@@ -28,6 +28,7 @@ use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::pki_types::ServerName;
 use rustls::{CertificateError, ClientConfig};
+use tokio::sync::Semaphore;
 
 use crate::call::Backend;
 use crate::connect::{io_error_message, service_endpoints};
@@ -35,6 +36,8 @@ use crate::heavy;
 
 /// The smallest limit of an answer; larger requests have larger ones.
 const LEAST_ANSWER: usize = 3 * 1024 * 1024;
+/// The largest limit.
+const MOST_ANSWER: usize = 16 * 1024 * 1024;
 /// The limit of an answer, in sizes of the request.
 const ANSWER_RATIO: usize = 4;
 /// A larger answer is not parsed on a thread of the runtime before that has handed over its other tasks.
@@ -47,6 +50,22 @@ const KEPT_FOR: Duration = Duration::from_secs(90);
 /// The bundles of system CAs, for webhooks without a CA of their own.
 pub(crate) const SYSTEM_AUTHORITIES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+/// The members of responses to admission and conversion reviews.
+const RESPONSE_MEMBERS: [&str; 9] = [
+    "uid",
+    "allowed",
+    "status",
+    "patch",
+    "patchType",
+    "auditAnnotations",
+    "warnings",
+    "result",
+    "convertedObjects",
+];
+
+/// The places of large answers that are parsed.
+static PARSERS: Semaphore = Semaphore::const_new(2);
 
 type Connections = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
@@ -134,7 +153,7 @@ impl WebhookClient {
 
     async fn exchange(&self, backend: &Backend, body: &Value, timeout: Duration) -> Result<Value, String> {
         let body = Bytes::from(json::write_to_string(body));
-        let limit = LEAST_ANSWER.max(body.len().saturating_mul(ANSWER_RATIO));
+        let limit = LEAST_ANSWER.max(body.len().saturating_mul(ANSWER_RATIO)).min(MOST_ANSWER);
         let answer = self.send(backend, body, timeout).await?;
         let code = answer.status();
         let body =
@@ -143,12 +162,19 @@ impl WebhookClient {
         if !matches!(code.as_u16(), 200..=206) {
             return Err(refusal(code, &body));
         }
-        let parsed = if body.len() > LARGE_ANSWER {
-            heavy::blocking(|| json::parse(&body))
-        } else {
-            json::parse(&body)
-        };
-        parsed.map_err(|error| error.to_string())
+        if body.len() <= LARGE_ANSWER {
+            return json::parse(&body).map_err(|error| error.to_string());
+        }
+        // Trees take many times the memory of their text: few are made at a time, and only their known members are kept.
+        let _place = PARSERS.acquire().await.map_err(|error| error.to_string())?;
+        let mut parsed = heavy::blocking(|| json::parse(&body)).map_err(|error| error.to_string())?;
+        if let Some(map) = parsed.as_object_mut() {
+            map.retain(|key, _| ["kind", "apiVersion", "response"].contains(&key.as_str()));
+        }
+        if let Some(response) = parsed.get_mut("response").and_then(Value::as_object_mut) {
+            response.retain(|key, _| RESPONSE_MEMBERS.contains(&key.as_str()));
+        }
+        Ok(parsed)
     }
 
     /// Sends the request to one of the webhook's endpoints: to the next one, if one accepts no connection.

@@ -3,7 +3,7 @@
 //! Plugins work on built-in objects in their stored form, and on custom resources in the version of the request.
 
 use corten_api::conform::{Extent, conform};
-use corten_api::{Status, Value, convert, meta, resources};
+use corten_api::{Status, Value, convert, json, meta, resources};
 
 use super::Attributes;
 use super::matching::Target;
@@ -11,6 +11,9 @@ use super::request::set_kind;
 use crate::crd;
 use crate::decode;
 use crate::respond;
+
+/// The limit of the text of an object that a webhook or a policy changed: several of them must not multiply it.
+const MAX_TEXT: usize = 4 * 1024 * 1024;
 
 /// The objects of a request in a target's version.
 pub(super) struct Shown {
@@ -71,6 +74,9 @@ pub(super) async fn from_target(
         )));
     }
     decode::check_size(&object)?;
+    if json::write_to_string(&object).len() > MAX_TEXT {
+        return Err(Status::too_large(format!("limit of objects that admission changed is {MAX_TEXT}")));
+    }
     if !attributes.is_own_kind() {
         let kind = &target.kind;
         if let Some(schema) = resources::schema_of(&kind.group, &kind.version, &kind.kind) {

@@ -61,6 +61,11 @@ impl Webhooks {
         source.set_manifests(of.kinds.iter().flat_map(|kind| manifests.of(kind)));
     }
 
+    /// True if there is a webhook that may refuse objects.
+    pub(super) fn may_validate(&self) -> bool {
+        !self.validating.is_empty()
+    }
+
     /// True if there is a webhook that may change objects.
     pub(super) fn may_change(&self) -> bool {
         !self.mutating.is_empty()

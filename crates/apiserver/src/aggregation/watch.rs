@@ -15,14 +15,18 @@ use http_body_util::{BodyExt, Full, Limited};
 use crate::Server;
 use crate::authentication::Peer;
 use crate::body::ResponseBody;
+use crate::heavy;
 use crate::respond::Answer;
 
 /// The number of objects in a page of a list.
 const PAGE: usize = 500;
 /// The number of pages; a server that never ends its list is given up.
 const PAGES: usize = 1000;
-/// The size limit of a page.
-const PAGE_SIZE: usize = 64 * 1024 * 1024;
+/// The size limit of a page, and of all pages of a list.
+const PAGE_SIZE: usize = 16 * 1024 * 1024;
+const LIST_SIZE: usize = 64 * 1024 * 1024;
+/// The limit of objects in a list: the smallest takes far more memory than its text.
+const MOST_OBJECTS: usize = 50_000;
 /// The size limit of an event.
 const EVENT_SIZE: usize = 16 * 1024 * 1024;
 
@@ -79,7 +83,8 @@ async fn list(
     fields: &str,
     agent: &str,
 ) -> Result<(Vec<Value>, String), Error> {
-    let (mut objects, mut next) = (Vec::new(), String::new());
+    let too_long = || Error::transport("list of aggregated API server is too long");
+    let (mut objects, mut next, mut left) = (Vec::new(), String::new(), LIST_SIZE);
     for _ in 0..PAGES {
         let from = if next.is_empty() { String::new() } else { format!("&continue={}", encoded(&next)) };
         let page = format!("{path}?limit={PAGE}&fieldSelector={fields}{from}");
@@ -88,7 +93,13 @@ async fn list(
             return Err(refusal(answer).await);
         }
         let body = Limited::new(answer.into_body(), PAGE_SIZE).collect().await.map_err(Error::transport)?;
-        let mut page = json::parse(&body.to_bytes()).map_err(Error::transport)?;
+        let body = body.to_bytes();
+        left = left.checked_sub(body.len()).ok_or_else(too_long)?;
+        let mut page = heavy::blocking(|| json::parse_envelope(&body)).map_err(Error::transport)?;
+        if objects.len() + page.items_at(&["items"]).len() > MOST_OBJECTS {
+            return Err(too_long());
+        }
+        let before = std::mem::take(&mut next);
         next = page.str_at(&["metadata", "continue"]).unwrap_or_default().to_owned();
         let version = meta::resource_version(&page).to_owned();
         if let Some(Value::Array(items)) = page.remove(&["items"]) {
@@ -101,8 +112,11 @@ async fn list(
         if next.is_empty() {
             return Ok((objects, version));
         }
+        if next == before {
+            break;
+        }
     }
-    Err(Error::transport("list of aggregated API server is too long"))
+    Err(too_long())
 }
 
 /// A value, percent-encoded for a query.

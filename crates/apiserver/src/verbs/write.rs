@@ -127,11 +127,17 @@ pub(super) async fn create_object(
             meta::set_text(&mut candidate, "name", &prepare::generated_name(&prefix));
         }
         escalation::check(call, &candidate, None)?;
-        let companions = allocation::for_create(call, &mut candidate, dry_run).await?;
+        let mut companions = allocation::for_create(call, &mut candidate, dry_run).await?;
         let asked = meta::resource_version(&candidate).to_owned();
         prepare::for_create(call, &mut candidate)?;
-        // Admission and quota are decided once: a new allocation does not change them.
-        if !redecided {
+        if admission::may_wait(call) {
+            // No lock is held while webhooks are waited for; the commit fails if the allocation is taken meanwhile.
+            companions.held.clear();
+        }
+        // Quota is charged once: a new allocation does not change it. Webhooks and policies see the new allocation.
+        if redecided {
+            admission::validate_again(call, write, &candidate).await?;
+        } else {
             if by == CreatedBy::Change {
                 may_create(call)?;
             }
@@ -283,12 +289,16 @@ pub(crate) async fn replace(
     loop {
         attempts += 1;
         let mut candidate = if allocation::concerns(call) { new.clone() } else { std::mem::take(&mut new) };
-        let companions =
+        let mut companions =
             allocation::for_update(call, subresource, &mut candidate, &current.tree, dry_run).await?;
         prepare::for_update(call, subresource, &mut candidate, &current.tree)?;
-        // Admission and quota are decided once: a new allocation does not change them.
+        if admission::may_wait(call) {
+            companions.held.clear();
+        }
         if attempts == 1 {
             admission::validate(call, write, &candidate).await?;
+        } else {
+            admission::validate_again(call, write, &candidate).await?;
         }
         match replace_stored(call, cache, current, candidate, companions, dry_run).await? {
             Replaced::Stored(stored) => return Ok(Some(stored)),

@@ -12,6 +12,7 @@ use crate::admission::Attributes;
 use crate::admission::matching::Target;
 use crate::admission::versioned::{Shown, from_target};
 use crate::admission::webhooks::{self, Failure, Webhook, WebhookKind};
+use crate::heavy;
 
 pub(super) const PLUGIN: Plugin =
     Plugin { name: "MutatingAdmissionWebhook", admit: Admit::Any(admit), validate: Validate::Nothing };
@@ -117,8 +118,8 @@ async fn change(
 ) -> Result<bool, Refusal> {
     let shown = Shown::new(attributes, target.clone(), object.as_deref()).await?;
     let request = attributes.admission_request(target, object.as_deref());
-    let answer =
-        webhooks::invoke(webhook, attributes, request, (shown.object.as_ref(), shown.old.as_ref())).await;
+    let objects = (shown.object.as_ref(), shown.old.as_ref());
+    let answer = heavy::waiting(webhooks::invoke(webhook, attributes, request, objects)).await;
     let Some(operations) = answer.map_err(Refusal::Call)?.patch else { return Ok(false) };
     let (Some(object), Some(before)) = (object.as_deref_mut(), shown.object) else {
         return Err(Refusal::Status(Status::internal(format!(

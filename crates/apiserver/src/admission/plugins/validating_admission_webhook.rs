@@ -7,6 +7,7 @@ use super::{Admit, Plugin, Validate, Verdict};
 use crate::admission::Attributes;
 use crate::admission::versioned::Shown;
 use crate::admission::webhooks::{self, Failure, Webhook, WebhookKind};
+use crate::heavy;
 
 pub(super) const PLUGIN: Plugin =
     Plugin { name: "ValidatingAdmissionWebhook", admit: Admit::Nothing, validate: Validate::Any(validate) };
@@ -43,7 +44,7 @@ fn validate<'a>(attributes: &'a Attributes<'a>, object: Option<&'a Value>) -> Ve
             }
         });
         // All are waited for, so that warnings of every webhook reach the client; the first refusal counts.
-        join_all(calls).await.into_iter().collect()
+        heavy::waiting(join_all(calls)).await.into_iter().collect()
     })
 }
 

@@ -8,7 +8,6 @@ use super::configuration::{ReviewVersion, Webhook};
 use super::metrics::Outcome;
 use super::review::{self, Unusable, Verdict};
 use crate::admission::Attributes;
-use crate::heavy;
 use crate::random;
 
 /// The response of a webhook that allows the request.
@@ -38,7 +37,8 @@ impl Failure {
     }
 }
 
-/// Calls a webhook with a request and its objects in the webhook's version, and counts the call.
+/// Calls a webhook with a request and its objects in the webhook's version, and counts the call. Large requests wait for it
+/// without their slot (`heavy::waiting`).
 pub(in crate::admission) async fn invoke(
     webhook: &Webhook,
     attributes: &Attributes<'_>,
@@ -86,8 +86,8 @@ async fn call(
     request.insert("oldObject", old.cloned().unwrap_or_default());
     request.insert("options", attributes.options());
     let review = review::request(version, request);
-    // A slow webhook keeps no place of large requests.
-    let posted = heavy::waiting(client.post(attributes.backend(), &review, webhook.timeout)).await;
+    let posted = client.post(attributes.backend(), &review, webhook.timeout).await;
+    drop(review);
     let review = posted.map_err(|why| failed(format!("failed to call webhook: {why}"), 503))?;
     verdict(webhook, attributes, version, &uid, &review)
 }
