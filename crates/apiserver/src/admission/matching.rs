@@ -194,7 +194,11 @@ impl Criteria {
             if !self.equivalent {
                 return None;
             }
-            let others = attributes.backend().catalog.equivalents(own);
+            let mut others = attributes.backend().catalog.equivalents(own);
+            // A version is equivalent only if it has the subresource, too.
+            let subresource = attributes.subresource;
+            others
+                .retain(|other| subresource.is_empty() || other.resource.subresource(subresource).is_some());
             let fits = |rule: &Rule| others.iter().find(|other| rule.matches(other, &requested)).cloned();
             rules.iter().find_map(fits)
         };
