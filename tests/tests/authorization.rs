@@ -425,3 +425,50 @@ fn applying_or_updating_an_object_that_does_not_exist_needs_the_verb_create() {
     assert!(refusal.contains("User \"updater\" cannot create resource \"leases\""), "{refusal}");
     client.put(format!("{leases}/l"), &lease).expect(201);
 }
+
+#[test]
+fn policies_name_only_parameters_that_their_authors_may_read() {
+    let server = Server::start();
+    let client = server.client();
+    let group = "admissionregistration.k8s.io";
+    let resources = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
+    grant(&server, "author", &[rule(&["create", "get", "update"], group, &resources)]);
+    let author = As { client, user: "author", groups: &[] };
+    let api = format!("/apis/{group}/v1");
+    let policy = |name: &str, params: Value| {
+        json!({
+            "apiVersion": format!("{group}/v1"), "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name},
+            "spec": {
+                "paramKind": params,
+                "matchConstraints": {"resourceRules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]},
+                "validations": [{"expression": "false", "messageExpression": "string(params.data.a)"}],
+            },
+        })
+    };
+    let binding = |name: &str| {
+        json!({
+            "apiVersion": format!("{group}/v1"), "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name},
+            "spec": {
+                "policyName": "p", "validationActions": ["Deny"],
+                "paramRef": {"name": "top", "namespace": "kube-system", "parameterNotFoundAction": "Deny"},
+            },
+        })
+    };
+    let secrets = json!({"apiVersion": "v1", "kind": "Secret"});
+    let refusal = author.post(&format!("{api}/{}", resources[0]), &policy("p", secrets.clone()));
+    let refusal = refusal.expect_failure(422, "Invalid");
+    assert!(
+        refusal.contains("must have \"get\" permission on all objects of the referenced paramKind"),
+        "{refusal}"
+    );
+    client.post(format!("{api}/{}", resources[0]), &policy("p", secrets)).expect(201);
+    let refusal = author.post(&format!("{api}/{}", resources[1]), &binding("b"));
+    let refusal = refusal.expect_failure(422, "Invalid");
+    assert!(
+        refusal.contains("does not have \"get\" permission on the object referenced by paramRef"),
+        "{refusal}"
+    );
+    grant(&server, "reader", &[rule(&["get"], "", &["secrets"]), rule(&["create"], group, &resources)]);
+    let reader = As { client, user: "reader", groups: &[] };
+    reader.post(&format!("{api}/{}", resources[1]), &binding("c")).expect(201);
+}

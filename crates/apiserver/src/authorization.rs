@@ -9,6 +9,7 @@ mod filters;
 mod impersonation;
 mod modes;
 mod node_feed;
+pub(crate) mod policy_params;
 mod rbac_feed;
 
 use corten_api::Status;

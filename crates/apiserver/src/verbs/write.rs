@@ -19,7 +19,7 @@ use super::commit::{Companions, is_companion_conflict, put_custom, put_with, rem
 use super::{list, prepare};
 use crate::admission::{self, Write};
 use crate::allocation;
-use crate::authorization::{self, escalation};
+use crate::authorization::{self, escalation, policy_params};
 use crate::cache::Cache;
 use crate::call::Call;
 use crate::catalog::Served;
@@ -130,6 +130,7 @@ pub(super) async fn create_object(
         let mut companions = allocation::for_create(call, &mut candidate, dry_run).await?;
         let asked = meta::resource_version(&candidate).to_owned();
         prepare::for_create(call, &mut candidate)?;
+        policy_params::check(call, &candidate, None)?;
         if admission::may_wait(call) {
             // No lock is held while webhooks are waited for; the commit fails if the allocation is taken meanwhile.
             companions.held.clear();
@@ -292,6 +293,7 @@ pub(crate) async fn replace(
         let mut companions =
             allocation::for_update(call, subresource, &mut candidate, &current.tree, dry_run).await?;
         prepare::for_update(call, subresource, &mut candidate, &current.tree)?;
+        policy_params::check(call, &candidate, Some(&current.tree))?;
         if admission::may_wait(call) {
             companions.held.clear();
         }
