@@ -201,7 +201,10 @@ fn dishonest_webhooks_change_nothing_but_the_object() {
 #[test]
 fn broken_webhooks_fail_only_their_requests() {
     for (reply, expected) in [
-        (Reply::Status(500, "overloaded".to_owned()), "the server responded with the status code 500"),
+        (
+            Reply::Status(500, "overloaded".to_owned()),
+            "an error on the server (\"overloaded\") has prevented the request from succeeding",
+        ),
         (Reply::Bytes(b"not json".to_vec()), "failed: "),
         (Reply::Bytes(vec![b'['; 1 << 20]), "failed: "),
         (Reply::Endless, "failed: "),
