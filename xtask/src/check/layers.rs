@@ -13,7 +13,7 @@ use crate::process::repository;
 
 /// Crates by layer, lowest first.
 pub(super) const LAYERS: [&[&str]; 8] = [
-    &["corten-base", "corten-sys"],
+    &["corten-base", "corten-grpc", "corten-sys"],
     &[
         "corten-api",
         "corten-descriptions",
