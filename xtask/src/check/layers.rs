@@ -17,13 +17,13 @@ pub(super) const LAYERS: [&[&str]; 8] = [
     &[
         "corten-api",
         "corten-descriptions",
-        "corten-store",
+        "corten-etcd-api",
         "corten-pki",
         "corten-container",
         "corten-net",
         "corten-serving",
     ],
-    &["corten-cel"],
+    &["corten-cel", "corten-store"],
     &["corten-auth", "corten-quota", "corten-client", "corten-customresources", "corten-policies"],
     &["corten-registry"],
     &["corten-apiserver", "corten-reconcile"],
@@ -169,8 +169,8 @@ mod tests {
         check("corten-apiserver", "hyper", false, "");
         check("corten", "corten-apiserver", false, "");
         check("corten-api", "corten-apiserver", false, "layer 1) needs corten-apiserver (layer 5");
-        check("corten-api", "corten-store", false, "layer 1) needs corten-store (layer 1");
-        check("corten-api", "corten-store", true, "layer 1) needs corten-store (layer 1");
+        check("corten-api", "corten-pki", false, "layer 1) needs corten-pki (layer 1");
+        check("corten-api", "corten-pki", true, "layer 1) needs corten-pki (layer 1");
         check("corten-scheduler", "corten-store", false, "must not see corten-store");
         check("corten-scheduler", "corten-kubelet", false, "layer 6) needs corten-kubelet");
         check("corten-api", "corten-testkit", false, "is for tests");

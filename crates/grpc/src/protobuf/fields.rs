@@ -108,6 +108,19 @@ impl Field for Vec<String> {
     }
 }
 
+impl Field for Vec<Bytes> {
+    fn put(&self, number: u32, to: &mut Vec<u8>) {
+        self.iter().for_each(|bytes| put_bytes(number, bytes, to));
+    }
+
+    fn take(&mut self, value: Value<'_>) -> Option<()> {
+        let mut bytes = Bytes::new();
+        Field::take(&mut bytes, value)?;
+        self.push(bytes);
+        Some(())
+    }
+}
+
 /// Lists of numbers come packed or one by one.
 impl Field for Vec<i64> {
     fn put(&self, number: u32, to: &mut Vec<u8>) {
