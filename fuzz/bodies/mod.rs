@@ -14,8 +14,10 @@ mod cri;
 mod custom_resources;
 mod dns;
 mod envelope;
+mod etcd;
 mod expressions;
 mod fieldsets;
+mod grpc;
 mod image_documents;
 mod image_layers;
 mod json;
@@ -40,7 +42,7 @@ mod yaml;
 pub(crate) type Body = (&'static str, fn(&[u8]));
 
 /// Every body there is.
-pub(crate) const BODIES: [Body; 31] = [
+pub(crate) const BODIES: [Body; 33] = [
     ("aggregation", aggregation::check),
     ("certificates", certificates::check),
     ("cni", cni::check),
@@ -51,8 +53,10 @@ pub(crate) const BODIES: [Body; 31] = [
     ("custom_resources", custom_resources::check),
     ("dns", dns::check),
     ("envelope", envelope::check),
+    ("etcd", etcd::check),
     ("expressions", expressions::check),
     ("fieldsets", fieldsets::check),
+    ("grpc", grpc::check),
     ("image_documents", image_documents::check),
     ("image_layers", image_layers::check),
     ("json", json::check),

@@ -6,18 +6,18 @@
 mod calls;
 #[doc(hidden)]
 pub mod fuzz;
-mod grpc;
 mod images;
-pub(crate) mod protobuf;
 mod runtime;
 mod types;
 
-use std::path::PathBuf;
-
+use corten_grpc::protobuf::Message;
+use corten_grpc::{CallOptions, Channel, ChannelOptions, Code, Endpoint, Status};
 use tokio::sync::broadcast;
 
-use crate::{ContainerEvent, Result};
-use grpc::Channel;
+use crate::{ContainerEvent, Error, Result};
+
+/// Maximum size of a response; lists of thousands of containers fit.
+const LARGEST_RESPONSE: usize = 64 << 20;
 
 /// Both services of a runtime behind a socket.
 pub struct Remote {
@@ -28,24 +28,30 @@ pub struct Remote {
 impl Remote {
     /// `endpoint` is a path, or a URL of one: `unix:///run/containerd/containerd.sock`.
     pub fn new(endpoint: &str) -> Remote {
-        let path = PathBuf::from(endpoint.strip_prefix("unix://").unwrap_or(endpoint));
+        let path = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
         let (events, _) = broadcast::channel(1);
-        Remote { channel: Channel::new(path), events }
+        let endpoints = vec![Endpoint::Unix(path.into())];
+        Remote { channel: Channel::new(endpoints, ChannelOptions::default()), events }
     }
 
-    async fn runtime<A, B>(&self, method: &str, request: &A) -> Result<B>
-    where
-        A: protobuf::Message + Sync,
-        B: protobuf::Message,
-    {
-        self.channel.call("runtime.v1.RuntimeService", method, request).await
+    /// Calls a method, by its path. A call may take as long as the operation does.
+    async fn call<A: Message, B: Message>(&self, method: &'static str, request: &A) -> Result<B> {
+        let options = CallOptions { max_message: LARGEST_RESPONSE, ..CallOptions::default() };
+        self.channel.unary(method, request, options).await.map_err(error)
     }
+}
 
-    async fn images<A, B>(&self, method: &str, request: &A) -> Result<B>
-    where
-        A: protobuf::Message + Sync,
-        B: protobuf::Message,
-    {
-        self.channel.call("runtime.v1.ImageService", method, request).await
+/// Converts gRPC's status codes.
+fn error(status: Status) -> Error {
+    let Status { code, message } = status;
+    match code {
+        Code::InvalidArgument => Error::InvalidArgument(message),
+        Code::DeadlineExceeded => Error::DeadlineExceeded(message),
+        Code::NotFound => Error::NotFound(message),
+        Code::AlreadyExists => Error::AlreadyExists(message),
+        Code::FailedPrecondition => Error::FailedPrecondition(message),
+        Code::Unimplemented => Error::Unimplemented(message),
+        Code::Unavailable => Error::Unavailable(message),
+        _ => Error::Internal(message),
     }
 }

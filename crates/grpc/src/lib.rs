@@ -15,6 +15,8 @@ pub mod channel;
 mod client;
 mod connect;
 mod frame;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod health;
 pub mod protobuf;
 mod server;

@@ -1,16 +1,18 @@
 //! The CRI's requests and responses, as far as they are more than a type of this crate.
 
-use super::protobuf::message;
+use corten_grpc::protobuf::message;
+
+use super::types::nanoseconds;
 use crate::*;
 
 macro_rules! structs {
-    ($($name:ident { $($number:literal $field:ident: $kind:ty),* $(,)? })*) => {$(
+    ($($name:ident { $($number:literal $field:ident $(via $codec:ident)?: $kind:ty),* $(,)? })*) => {$(
         #[derive(Debug, Clone, Default)]
         pub(super) struct $name {
             $(pub(super) $field: $kind,)*
         }
 
-        message!($name { $($number $field),* });
+        message!($name { $($number $field $(via $codec)?),* });
     )*};
 }
 
@@ -32,7 +34,7 @@ structs! {
     Id { 1 id: String }
     PodSandboxStatusResponse { 1 status: SandboxStatus }
     SandboxStatus {
-        1 id: String, 2 metadata: PodSandboxMetadata, 3 state: PodSandboxState, 4 created_at: jiff::Timestamp,
+        1 id: String, 2 metadata: PodSandboxMetadata, 3 state: PodSandboxState, 4 created_at via nanoseconds: jiff::Timestamp,
         5 network: NetworkStatus, 6 linux: LinuxSandboxStatus, 7 labels: Map, 8 annotations: Map,
         9 runtime_handler: String,
     }
@@ -72,7 +74,7 @@ structs! {
         4 writable_layer: Option<Filesystem>, 5 swap: Option<SwapUsage>,
     }
     Attributes { 1 id: String, 2 metadata: ContainerMetadata, 3 labels: Map, 4 annotations: Map }
-    Filesystem { 1 timestamp: jiff::Timestamp, 2 id: FilesystemId, 3 used_bytes: Option<u64>, 4 inodes_used: Option<u64> }
+    Filesystem { 1 timestamp via nanoseconds: jiff::Timestamp, 2 id: FilesystemId, 3 used_bytes: Option<u64>, 4 inodes_used: Option<u64> }
     FilesystemId { 1 mountpoint: String }
     PodSandboxStatsResponse { 1 stats: SandboxStats }
     ListPodSandboxStatsRequest { 1 filter: SandboxStatsFilter }
@@ -84,12 +86,12 @@ structs! {
         1 cpu: Option<CpuUsage>, 2 memory: Option<MemoryUsage>, 3 network: Option<Network>,
         4 process: Option<Processes>, 5 containers: Vec<Stats>,
     }
-    Network { 1 timestamp: jiff::Timestamp, 2 default_interface: Option<Interface>, 3 interfaces: Vec<Interface> }
+    Network { 1 timestamp via nanoseconds: jiff::Timestamp, 2 default_interface: Option<Interface>, 3 interfaces: Vec<Interface> }
     Interface {
         1 name: String, 2 rx_bytes: Option<u64>, 3 rx_errors: Option<u64>, 4 tx_bytes: Option<u64>,
         5 tx_errors: Option<u64>,
     }
-    Processes { 1 timestamp: jiff::Timestamp, 2 count: Option<u64> }
+    Processes { 1 timestamp via nanoseconds: jiff::Timestamp, 2 count: Option<u64> }
 
     ImageRequest { 1 image: Option<ImageSpec> }
     ImageFilterRequest { 1 filter: Option<ImageRequest> }

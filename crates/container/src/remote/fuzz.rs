@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use super::calls::*;
-use super::protobuf::Message;
 use crate::{ContainerConfig, Image, PodSandboxConfig, Version};
+use corten_grpc::protobuf::Message;
 
 /// A message, as every kind of response of a runtime and as the largest requests.
 pub fn message(data: &[u8]) {

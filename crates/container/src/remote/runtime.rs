@@ -12,11 +12,12 @@ use crate::*;
 #[async_trait]
 impl Runtime for Remote {
     async fn version(&self) -> Result<Version> {
-        self.runtime("Version", &VersionRequest { version: "v1".to_owned() }).await
+        self.call("/runtime.v1.RuntimeService/Version", &VersionRequest { version: "v1".to_owned() }).await
     }
 
     async fn status(&self) -> Result<RuntimeStatus> {
-        let response: StatusResponse = self.runtime("Status", &Nothing::default()).await?;
+        let response: StatusResponse =
+            self.call("/runtime.v1.RuntimeService/Status", &Nothing::default()).await?;
         let handlers = response.handlers.into_iter().map(|handler| RuntimeHandler {
             name: handler.name,
             recursive_read_only_mounts: handler.features.recursive_read_only_mounts,
@@ -31,32 +32,34 @@ impl Runtime for Remote {
     }
 
     async fn cgroup_driver(&self) -> Result<CgroupDriver> {
-        let response: RuntimeConfigResponse = self.runtime("RuntimeConfig", &Nothing::default()).await?;
+        let response: RuntimeConfigResponse =
+            self.call("/runtime.v1.RuntimeService/RuntimeConfig", &Nothing::default()).await?;
         Ok(if response.linux.cgroup_driver == 0 { CgroupDriver::Systemd } else { CgroupDriver::Cgroupfs })
     }
 
     async fn update_pod_cidr(&self, pod_cidr: &str) -> Result<()> {
         let network_config = NetworkConfig { pod_cidr: pod_cidr.to_owned() };
         let request = UpdateRuntimeConfigRequest { runtime_config: RuntimeConfig { network_config } };
-        self.runtime::<_, Nothing>("UpdateRuntimeConfig", &request).await.map(|_| ())
+        self.call::<_, Nothing>("/runtime.v1.RuntimeService/UpdateRuntimeConfig", &request).await.map(|_| ())
     }
 
     async fn run_pod_sandbox(&self, config: &PodSandboxConfig, handler: &str) -> Result<String> {
         let request = RunPodSandboxRequest { config: config.clone(), runtime_handler: handler.to_owned() };
-        let response: Id = self.runtime("RunPodSandbox", &request).await?;
+        let response: Id = self.call("/runtime.v1.RuntimeService/RunPodSandbox", &request).await?;
         Ok(response.id)
     }
 
     async fn stop_pod_sandbox(&self, sandbox: &str) -> Result<()> {
-        self.runtime::<_, Nothing>("StopPodSandbox", &id(sandbox)).await.map(|_| ())
+        self.call::<_, Nothing>("/runtime.v1.RuntimeService/StopPodSandbox", &id(sandbox)).await.map(|_| ())
     }
 
     async fn remove_pod_sandbox(&self, sandbox: &str) -> Result<()> {
-        self.runtime::<_, Nothing>("RemovePodSandbox", &id(sandbox)).await.map(|_| ())
+        self.call::<_, Nothing>("/runtime.v1.RuntimeService/RemovePodSandbox", &id(sandbox)).await.map(|_| ())
     }
 
     async fn pod_sandbox_status(&self, sandbox: &str) -> Result<PodSandboxStatus> {
-        let response: PodSandboxStatusResponse = self.runtime("PodSandboxStatus", &id(sandbox)).await?;
+        let response: PodSandboxStatusResponse =
+            self.call("/runtime.v1.RuntimeService/PodSandboxStatus", &id(sandbox)).await?;
         Ok(response.status.into())
     }
 
@@ -67,7 +70,7 @@ impl Runtime for Remote {
             labels: filter.labels.clone(),
         };
         let response: ListPodSandboxResponse =
-            self.runtime("ListPodSandbox", &ListPodSandboxRequest { filter }).await?;
+            self.call("/runtime.v1.RuntimeService/ListPodSandbox", &ListPodSandboxRequest { filter }).await?;
         Ok(response.items)
     }
 
@@ -82,7 +85,9 @@ impl Runtime for Remote {
             overhead: overhead.cloned(),
             resources: resources.cloned(),
         };
-        self.runtime::<_, Nothing>("UpdatePodSandboxResources", &request).await.map(|_| ())
+        self.call::<_, Nothing>("/runtime.v1.RuntimeService/UpdatePodSandboxResources", &request)
+            .await
+            .map(|_| ())
     }
 
     async fn create_container(
@@ -96,24 +101,26 @@ impl Runtime for Remote {
             config: config.clone(),
             sandbox_config: sandbox_config.clone(),
         };
-        let response: Id = self.runtime("CreateContainer", &request).await?;
+        let response: Id = self.call("/runtime.v1.RuntimeService/CreateContainer", &request).await?;
         Ok(response.id)
     }
 
     async fn start_container(&self, container: &str) -> Result<()> {
-        self.runtime::<_, Nothing>("StartContainer", &id(container)).await.map(|_| ())
+        self.call::<_, Nothing>("/runtime.v1.RuntimeService/StartContainer", &id(container)).await.map(|_| ())
     }
 
     async fn stop_container(&self, id: &str, timeout: Duration) -> Result<()> {
         let request = StopContainerRequest { id: id.to_owned(), timeout: seconds(timeout) };
-        match self.runtime::<_, Nothing>("StopContainer", &request).await {
+        match self.call::<_, Nothing>("/runtime.v1.RuntimeService/StopContainer", &request).await {
             Err(Error::NotFound(_)) => Ok(()),
             other => other.map(|_| ()),
         }
     }
 
     async fn remove_container(&self, container: &str) -> Result<()> {
-        self.runtime::<_, Nothing>("RemoveContainer", &id(container)).await.map(|_| ())
+        self.call::<_, Nothing>("/runtime.v1.RuntimeService/RemoveContainer", &id(container))
+            .await
+            .map(|_| ())
     }
 
     async fn list_containers(&self, filter: &ContainerFilter) -> Result<Vec<Container>> {
@@ -124,28 +131,33 @@ impl Runtime for Remote {
             labels: filter.labels.clone(),
         };
         let response: ListContainersResponse =
-            self.runtime("ListContainers", &ListContainersRequest { filter }).await?;
+            self.call("/runtime.v1.RuntimeService/ListContainers", &ListContainersRequest { filter }).await?;
         Ok(response.containers)
     }
 
     async fn container_status(&self, container: &str) -> Result<ContainerStatus> {
-        let response: ContainerStatusResponse = self.runtime("ContainerStatus", &id(container)).await?;
+        let response: ContainerStatusResponse =
+            self.call("/runtime.v1.RuntimeService/ContainerStatus", &id(container)).await?;
         Ok(response.status)
     }
 
     async fn update_container_resources(&self, id: &str, resources: &LinuxContainerResources) -> Result<()> {
         let request = UpdateContainerResourcesRequest { id: id.to_owned(), linux: resources.clone() };
-        self.runtime::<_, Nothing>("UpdateContainerResources", &request).await.map(|_| ())
+        self.call::<_, Nothing>("/runtime.v1.RuntimeService/UpdateContainerResources", &request)
+            .await
+            .map(|_| ())
     }
 
     async fn reopen_container_log(&self, container: &str) -> Result<()> {
-        self.runtime::<_, Nothing>("ReopenContainerLog", &id(container)).await.map(|_| ())
+        self.call::<_, Nothing>("/runtime.v1.RuntimeService/ReopenContainerLog", &id(container))
+            .await
+            .map(|_| ())
     }
 
     async fn exec_sync(&self, id: &str, command: &[String], timeout: Duration) -> Result<ExecOutput> {
         let request =
             ExecSyncRequest { id: id.to_owned(), command: command.to_vec(), timeout: seconds(timeout) };
-        let response: ExecSyncResponse = self.runtime("ExecSync", &request).await?;
+        let response: ExecSyncResponse = self.call("/runtime.v1.RuntimeService/ExecSync", &request).await?;
         Ok(ExecOutput { stdout: response.stdout, stderr: response.stderr, exit_code: response.exit_code })
     }
 
@@ -158,7 +170,7 @@ impl Runtime for Remote {
             stdout: request.stdout,
             stderr: request.stderr,
         };
-        let response: Url = self.runtime("Exec", &call).await?;
+        let response: Url = self.call("/runtime.v1.RuntimeService/Exec", &call).await?;
         Ok(Streaming::Redirect(response.url))
     }
 
@@ -170,18 +182,19 @@ impl Runtime for Remote {
             stdout: request.stdout,
             stderr: request.stderr,
         };
-        let response: Url = self.runtime("Attach", &call).await?;
+        let response: Url = self.call("/runtime.v1.RuntimeService/Attach", &call).await?;
         Ok(Streaming::Redirect(response.url))
     }
 
     async fn port_forward(&self, pod_sandbox_id: &str, port: u16) -> Result<Streaming<Box<dyn Connection>>> {
         let call = PortForwardCall { id: pod_sandbox_id.to_owned(), ports: vec![i64::from(port)] };
-        let response: Url = self.runtime("PortForward", &call).await?;
+        let response: Url = self.call("/runtime.v1.RuntimeService/PortForward", &call).await?;
         Ok(Streaming::Redirect(response.url))
     }
 
     async fn container_stats(&self, container: &str) -> Result<ContainerStats> {
-        let response: ContainerStatsResponse = self.runtime("ContainerStats", &id(container)).await?;
+        let response: ContainerStatsResponse =
+            self.call("/runtime.v1.RuntimeService/ContainerStats", &id(container)).await?;
         Ok(response.stats.into())
     }
 
@@ -191,21 +204,24 @@ impl Runtime for Remote {
             pod_sandbox_id: filter.pod_sandbox_id.clone().unwrap_or_default(),
             labels: filter.labels.clone(),
         };
-        let response: ListContainerStatsResponse =
-            self.runtime("ListContainerStats", &ListContainerStatsRequest { filter }).await?;
+        let response: ListContainerStatsResponse = self
+            .call("/runtime.v1.RuntimeService/ListContainerStats", &ListContainerStatsRequest { filter })
+            .await?;
         Ok(response.stats.into_iter().map(Into::into).collect())
     }
 
     async fn pod_sandbox_stats(&self, sandbox: &str) -> Result<PodSandboxStats> {
-        let response: PodSandboxStatsResponse = self.runtime("PodSandboxStats", &id(sandbox)).await?;
+        let response: PodSandboxStatsResponse =
+            self.call("/runtime.v1.RuntimeService/PodSandboxStats", &id(sandbox)).await?;
         Ok(response.stats.into())
     }
 
     async fn list_pod_sandbox_stats(&self, filter: &StatsFilter) -> Result<Vec<PodSandboxStats>> {
         let filter =
             SandboxStatsFilter { id: filter.id.clone().unwrap_or_default(), labels: filter.labels.clone() };
-        let response: ListPodSandboxStatsResponse =
-            self.runtime("ListPodSandboxStats", &ListPodSandboxStatsRequest { filter }).await?;
+        let response: ListPodSandboxStatsResponse = self
+            .call("/runtime.v1.RuntimeService/ListPodSandboxStats", &ListPodSandboxStatsRequest { filter })
+            .await?;
         Ok(response.stats.into_iter().map(Into::into).collect())
     }
 

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::protobuf::{Field, Message, Value, message};
 use crate::*;
+use corten_grpc::protobuf::{Field, Message, Value, message};
 
 message!(PodSandboxMetadata { 1 name, 2 uid, 3 namespace, 4 attempt });
 message!(DnsConfig { 1 servers, 2 searches, 3 options });
@@ -24,7 +24,7 @@ message!(ContainerSecurityContext {
     15 seccomp, 16 apparmor, 17 supplemental_groups_policy
 });
 message!(Capabilities { 1 add, 2 drop, 3 add_ambient });
-message!(PodSandbox { 1 id, 2 metadata, 3 state, 4 created_at, 5 labels, 6 annotations, 7 runtime_handler });
+message!(PodSandbox { 1 id, 2 metadata, 3 state, 4 created_at via nanoseconds, 5 labels, 6 annotations, 7 runtime_handler });
 message!(ContainerMetadata { 1 name, 2 attempt });
 message!(ImageSpec { 1 image, 2 annotations, 18 user_specified_image, 19 runtime_handler });
 message!(ContainerConfig {
@@ -42,21 +42,21 @@ message!(LinuxContainerResources {
 });
 message!(HugepageLimit { 1 page_size, 2 limit });
 message!(Container {
-    1 id, 2 pod_sandbox_id, 3 metadata, 4 image, 5 image_ref, 6 state, 7 created_at, 8 labels, 9 annotations,
+    1 id, 2 pod_sandbox_id, 3 metadata, 4 image, 5 image_ref, 6 state, 7 created_at via nanoseconds, 8 labels, 9 annotations,
     10 image_id
 });
 message!(ContainerStatus {
-    1 id, 2 metadata, 3 state, 4 created_at, 5 started_at, 6 finished_at, 7 exit_code, 8 image, 9 image_ref, 10 reason,
+    1 id, 2 metadata, 3 state, 4 created_at via nanoseconds, 5 started_at via optional_nanoseconds, 6 finished_at via optional_nanoseconds, 7 exit_code, 8 image, 9 image_ref, 10 reason,
     11 message, 12 labels, 13 annotations, 14 mounts, 15 log_path, 17 image_id
 });
 message!(Image { 1 id, 2 repo_tags, 3 repo_digests, 4 size, 5 uid, 6 username, 7 spec, 8 pinned });
 message!(AuthConfig { 1 username, 2 password, 3 auth, 4 server_address, 5 identity_token, 6 registry_token });
-message!(CpuUsage { 1 timestamp, 2 usage_core_nano_seconds, 3 usage_nano_cores });
+message!(CpuUsage { 1 timestamp via nanoseconds, 2 usage_core_nano_seconds, 3 usage_nano_cores });
 message!(MemoryUsage {
-    1 timestamp, 2 working_set_bytes, 3 available_bytes, 4 usage_bytes, 5 rss_bytes, 6 page_faults,
+    1 timestamp via nanoseconds, 2 working_set_bytes, 3 available_bytes, 4 usage_bytes, 5 rss_bytes, 6 page_faults,
     7 major_page_faults
 });
-message!(SwapUsage { 1 timestamp, 2 available_bytes, 3 usage_bytes });
+message!(SwapUsage { 1 timestamp via nanoseconds, 2 available_bytes, 3 usage_bytes });
 message!(RuntimeCondition { 1 kind, 2 status, 3 reason, 4 message });
 message!(Version { 2 runtime_name, 3 runtime_version, 4 runtime_api_version });
 
@@ -122,52 +122,33 @@ impl Message for SecurityProfile {
 }
 
 /// Nanoseconds since 1970.
-impl Field for Timestamp {
-    fn put(&self, number: u32, to: &mut Vec<u8>) {
-        Field::put(&i64::try_from(self.as_nanosecond()).unwrap_or_default(), number, to);
+pub(super) mod nanoseconds {
+    use super::{Field, Timestamp, Value};
+
+    pub(crate) fn put(time: &Timestamp, number: u32, to: &mut Vec<u8>) {
+        Field::put(&i64::try_from(time.as_nanosecond()).unwrap_or_default(), number, to);
     }
 
-    fn take(&mut self, value: Value<'_>) -> Option<()> {
+    pub(crate) fn take(time: &mut Timestamp, value: Value<'_>) -> Option<()> {
         let mut nanoseconds = 0i64;
         Field::take(&mut nanoseconds, value)?;
-        *self = Timestamp::from_nanosecond(i128::from(nanoseconds)).ok()?;
+        *time = Timestamp::from_nanosecond(i128::from(nanoseconds)).ok()?;
         Some(())
     }
 }
 
-/// 0 is "not yet".
-impl Field for Option<Timestamp> {
-    fn put(&self, number: u32, to: &mut Vec<u8>) {
-        Field::put(&self.unwrap_or_default(), number, to);
+/// Nanoseconds since 1970; 0 is "not yet".
+pub(super) mod optional_nanoseconds {
+    use super::{Timestamp, Value, nanoseconds};
+
+    pub(crate) fn put(time: &Option<Timestamp>, number: u32, to: &mut Vec<u8>) {
+        nanoseconds::put(&time.unwrap_or_default(), number, to);
     }
 
-    fn take(&mut self, value: Value<'_>) -> Option<()> {
-        let mut time = Timestamp::default();
-        Field::take(&mut time, value)?;
-        *self = (time != Timestamp::default()).then_some(time);
-        Some(())
-    }
-}
-
-#[derive(Debug, Clone, Default)]
-pub(super) struct KeyValue {
-    pub(super) key: String,
-    pub(super) value: String,
-}
-
-message!(KeyValue { 1 key, 2 value });
-
-impl Field for Vec<(String, String)> {
-    fn put(&self, number: u32, to: &mut Vec<u8>) {
-        for (key, value) in self {
-            Field::put(&KeyValue { key: key.clone(), value: value.clone() }, number, to);
-        }
-    }
-
-    fn take(&mut self, value: Value<'_>) -> Option<()> {
-        let mut pair = KeyValue::default();
-        Field::take(&mut pair, value)?;
-        self.push((pair.key, pair.value));
+    pub(crate) fn take(time: &mut Option<Timestamp>, value: Value<'_>) -> Option<()> {
+        let mut known = Timestamp::default();
+        nanoseconds::take(&mut known, value)?;
+        *time = (known != Timestamp::default()).then_some(known);
         Some(())
     }
 }

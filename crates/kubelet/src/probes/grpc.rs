@@ -2,44 +2,15 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::HeaderMap;
-use http::header::{CONTENT_TYPE, TE, USER_AGENT};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http2::{self, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::net::TcpStream;
+use corten_grpc::health::{CHECK, HealthCheckRequest, HealthCheckResponse, ServingStatus};
+use corten_grpc::{CallOptions, Channel, ChannelOptions, Code, Endpoint, Status};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::probes::http::PROBE;
 
-/// The flag and length before every message.
-const PREFIX: usize = 5;
 const MAX_RESPONSE: usize = 64 * 1024;
 /// The time between attempts to connect.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// The serving statuses, by number.
-const STATUSES: [&str; 4] = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
-const CODES: [&str; 17] = [
-    "OK",
-    "Canceled",
-    "Unknown",
-    "InvalidArgument",
-    "DeadlineExceeded",
-    "NotFound",
-    "AlreadyExists",
-    "PermissionDenied",
-    "ResourceExhausted",
-    "FailedPrecondition",
-    "Aborted",
-    "OutOfRange",
-    "Unimplemented",
-    "Internal",
-    "Unavailable",
-    "DataLoss",
-    "Unauthenticated",
-];
 
 /// A service that does not serve; messages are upstream's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -51,7 +22,7 @@ pub(super) enum GrpcError {
     #[error("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {0}")]
     Unimplemented(String),
     #[error("error: health rpc probe failed: rpc error: code = {code} desc = {message}")]
-    Rpc { code: &'static str, message: String },
+    Rpc { code: Code, message: String },
     #[error("service unhealthy (responded with {0:?})")]
     Unhealthy(&'static str),
 }
@@ -61,97 +32,48 @@ pub(super) async fn check(host: &str, port: u16, service: &str, limit: Duration)
     let deadline = Instant::now() + limit;
     let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let seconds = limit.as_secs();
-    let connected = timeout_at(deadline, connect(&address)).await;
-    let mut sender = connected.map_err(|_| GrpcError::Connect { address: address.clone(), seconds })?;
-    match timeout_at(deadline, call(&mut sender, &address, service)).await {
-        Ok(answer) => answer,
+    let endpoint = Endpoint::Tcp { host: host.to_owned(), port, tls: None };
+    let options = ChannelOptions { user_agent: PROBE, connect_timeout: limit, ..ChannelOptions::default() };
+    let channel = Channel::new(vec![endpoint], options);
+    let connected = timeout_at(deadline, connect(&channel)).await;
+    connected.map_err(|_| GrpcError::Connect { address, seconds })?;
+    let request = HealthCheckRequest { service: service.to_owned() };
+    let options = CallOptions { max_message: MAX_RESPONSE, ..CallOptions::default() };
+    match timeout_at(deadline, channel.unary(CHECK, &request, options)).await {
+        Ok(response) => judge(response),
         Err(_) => Err(GrpcError::Timeout { seconds }),
     }
 }
 
 /// Connects; retried until it succeeds.
-async fn connect(address: &str) -> SendRequest<Full<Bytes>> {
-    loop {
-        if let Ok(stream) = TcpStream::connect(address).await
-            && let Ok((sender, connection)) =
-                http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await
-        {
-            // The task ends with the sender.
-            tokio::spawn(connection);
-            return sender;
-        }
+async fn connect(channel: &Channel) {
+    while channel.connect().await.is_err() {
         sleep(PAUSE).await;
     }
 }
 
-async fn call(sender: &mut SendRequest<Full<Bytes>>, address: &str, service: &str) -> Result<(), GrpcError> {
-    let failed =
-        |err: &dyn std::fmt::Display| GrpcError::Rpc { code: "Unavailable", message: err.to_string() };
-    let request = http::Request::post(format!("http://{address}/grpc.health.v1.Health/Check"))
-        .header(CONTENT_TYPE, "application/grpc")
-        .header(TE, "trailers")
-        .header(USER_AGENT, PROBE)
-        .body(Full::new(request(service)))
-        .map_err(|err| failed(&err))?;
-    let response = sender.send_request(request).await.map_err(|err| failed(&err))?;
-    let headers = response.headers().clone();
-    let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
-    let body = body.map_err(|err| failed(&err))?;
-    // A failure without a body has its status in the headers.
-    check_status(body.trailers().unwrap_or(&headers))?;
-    match status(body.to_bytes().get(PREFIX..).unwrap_or_default()) {
-        "SERVING" => Ok(()),
-        other => Err(GrpcError::Unhealthy(other)),
-    }
-}
-
-/// The request message: its only field is the service's name.
-fn request(service: &str) -> Bytes {
-    let mut message = Vec::new();
-    if !service.is_empty() {
-        message.push(0x0a);
-        put_length(&mut message, service.len());
-        message.extend_from_slice(service.as_bytes());
-    }
-    let mut framed = vec![0];
-    framed.extend(u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());
-    framed.extend(message);
-    framed.into()
-}
-
-fn put_length(message: &mut Vec<u8>, mut length: usize) {
-    while length >= 0x80 {
-        message.push((length & 0x7f) as u8 | 0x80);
-        length >>= 7;
-    }
-    message.push(length as u8);
-}
-
-/// The serving status of a response message, its only field.
-fn status(message: &[u8]) -> &'static str {
-    match message {
-        [0x08, number, ..] => STATUSES.get(usize::from(*number)).copied().unwrap_or(STATUSES[0]),
-        _ => STATUSES[0],
-    }
-}
-
-fn check_status(trailers: &HeaderMap) -> Result<(), GrpcError> {
-    let text = |name: &str| trailers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let message = text("grpc-message");
-    let code = match text("grpc-status") {
-        "0" => return Ok(()),
-        number => number.parse::<usize>().ok().and_then(|number| CODES.get(number)).copied(),
-    };
-    match code.unwrap_or("Unknown") {
-        "Unimplemented" => Err(GrpcError::Unimplemented(message.to_owned())),
-        code => Err(GrpcError::Rpc { code, message: message.to_owned() }),
+fn judge(response: Result<HealthCheckResponse, Status>) -> Result<(), GrpcError> {
+    match response {
+        Ok(response) => match response.status {
+            ServingStatus::Serving => Ok(()),
+            ServingStatus::NotServing => Err(GrpcError::Unhealthy("NOT_SERVING")),
+            ServingStatus::ServiceUnknown => Err(GrpcError::Unhealthy("SERVICE_UNKNOWN")),
+            ServingStatus::Unknown | ServingStatus::Other(_) => Err(GrpcError::Unhealthy("UNKNOWN")),
+        },
+        Err(Status { code: Code::Unimplemented, message }) => Err(GrpcError::Unimplemented(message)),
+        Err(Status { code, message }) => Err(GrpcError::Rpc { code, message }),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use http::HeaderMap;
+    use http::header::{CONTENT_TYPE, USER_AGENT};
+    use http_body_util::{BodyExt, Full};
     use hyper::body::Incoming;
     use hyper::service::service_fn;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
     use tokio::net::TcpListener;
 
     use super::*;
