@@ -1,8 +1,9 @@
 //! Allocation of cluster IPs and node ports, each to one service.
 //!
 //! An address is allocated by its `IPAddress` object, a node port by its bit in one record. Both are written in the same
-//! transaction as their service, so that there is never one without the other, even after a crash. Of two writes that
-//! allocate the same, the store refuses the second, which then decides again.
+//! transaction as their service, so that there is never one without the other, even after a crash; except a second address,
+//! which is allocated before its service is written and released after it (`verbs::Companions`). Of two writes that allocate
+//! the same, the store refuses the second, which then decides again.
 //!
 //! The decisions are pure functions (`families`, `cluster_ips`, `node_ports`); only this file and `address_pool` read state.
 
@@ -125,7 +126,7 @@ pub(crate) async fn for_update(
         let mut pool = LivePool::new(backend);
         let released = cluster_ips::change(&mut addressing, &before, &name, &mut pool)?;
         pool.finish(service, &mut companions)?;
-        companions.ops.extend(address_pool::release(backend, old, &released));
+        address_pool::release(backend, old, &released, &mut companions);
     }
     addressing.write(service);
     if node_ports::has_node_ports(service) || node_ports::has_node_ports(old) {
@@ -145,7 +146,7 @@ pub(crate) async fn release(call: &Call, service: &Object) -> Companions {
     }
     let (backend, service) = (&call.backend, service.tree());
     let held = cluster_ips::held(&Addressing::of(&service));
-    companions.ops.extend(address_pool::release(backend, &service, &held));
+    address_pool::release(backend, &service, &held, &mut companions);
     let ports = node_ports::held(&service);
     if !ports.is_empty() {
         let released = with_ports(backend, false, &mut companions, |operation| {

@@ -262,6 +262,36 @@ fn two_families() {
         client.patch(&path, "merge", &json!({"spec": {"ipFamilyPolicy": "SingleStack"}})).expect(200);
     assert_eq!(shrunk["spec"]["clusterIPs"], json!([single["spec"]["clusterIP"]]));
     check_allocations(client);
+    client.delete(format!("{SERVICES}/both")).expect(200);
+    check_allocations(client);
+}
+
+/// Two addresses never have the same resourceVersion: a watch could not be resumed between them.
+#[test]
+fn the_addresses_of_one_service_come_and_go_one_after_the_other() {
+    let server = Server::start_with(&["--service-cluster-ip-range", "10.96.0.0/16,fd00:10:96::/112"]);
+    let client = server.client();
+    let begin = client.get(ADDRESSES).expect(200)["metadata"]["resourceVersion"].take();
+    let mut watch = client.watch(format!("{ADDRESSES}?watch=true&resourceVersion={}", text(&begin)));
+    let spec = json!({"ipFamilyPolicy": "RequireDualStack", "ports": [{"port": 80, "nodePort": 30007}], "type": "NodePort"});
+    client.post(SERVICES, &service("both", &spec)).expect(201);
+    let revision = |object: &Value| text(&object["metadata"]["resourceVersion"]).parse::<u64>().unwrap();
+    let first = watch.expect("ADDED");
+    let mut resumed = client.watch(format!("{ADDRESSES}?watch=true&resourceVersion={}", revision(&first)));
+    let second = watch.expect("ADDED");
+    assert!(revision(&first) < revision(&second), "{first} {second}");
+    assert_eq!(resumed.expect("ADDED"), second);
+    // A refused service leaves no address behind.
+    client.post(SERVICES, &service("both", &spec)).expect_failure(422, "Invalid");
+    let mut again = spec.clone();
+    again["ports"][0]["nodePort"] = 30008.into();
+    client.post(SERVICES, &service("both", &again)).expect_failure(409, "AlreadyExists");
+    check_allocations(client);
+    assert_eq!(watch.expect("ADDED")["spec"], watch.expect("DELETED")["spec"], "allocated and released");
+    client.delete(format!("{SERVICES}/both")).expect(200);
+    let gone = [watch.expect("DELETED"), watch.expect("DELETED")];
+    assert!(revision(&gone[0]) < revision(&gone[1]), "{gone:?}");
+    check_allocations(client);
 }
 
 #[test]
@@ -379,7 +409,7 @@ fn nothing_is_leaked_or_doubled_when_it_is_killed() {
         server.restart();
         check_allocations(server.client());
         let messages = server.messages();
-        assert!(!messages.contains("disagreed"), "there was nothing to repair:\n{messages}");
+        assert!(!messages.contains("differs from its IPAddress"), "there was nothing to repair:\n{messages}");
     }
 }
 

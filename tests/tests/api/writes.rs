@@ -116,8 +116,15 @@ fn pods_on_nodes_are_deleted_with_grace() {
     let deleting = client.delete(&path).expect(200);
     assert_eq!(deleting["metadata"]["deletionGracePeriodSeconds"], 30, "{deleting}");
     assert!(client.get(&path).expect(200)["metadata"]["deletionTimestamp"].is_string());
+    let marked = client.get(&path).expect(200)["metadata"]["resourceVersion"].take();
+    let mut watch =
+        client.watch(format!("{PODS}?watch=true&resourceVersion={}", marked.as_str().unwrap_or_default()));
     client.delete(format!("{path}?gracePeriodSeconds=0")).expect(200);
     client.get(&path).expect_failure(404, "NotFound");
+    let last = watch.expect("MODIFIED");
+    assert_eq!(last["metadata"]["deletionGracePeriodSeconds"], 0, "{last}");
+    let removed = watch.expect("DELETED");
+    assert_ne!(last["metadata"]["resourceVersion"], removed["metadata"]["resourceVersion"]);
 }
 
 #[test]

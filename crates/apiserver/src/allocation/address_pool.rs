@@ -98,10 +98,12 @@ impl<'a> LivePool<'a> {
         fresh
     }
 
-    /// Adds the creation of the `IPAddress` objects to the service's transaction.
+    /// Adds the creation of one `IPAddress` object to the service's transaction; the others are created before.
     pub(super) fn finish(self, service: &Value, companions: &mut Companions) -> Result<(), Status> {
         for reservation in self.reserved {
-            companions.ops.push(claim(self.backend, reservation.address, service)?);
+            let claim = claim(self.backend, reservation.address, service)?;
+            let ops = if companions.ops.is_empty() { &mut companions.ops } else { &mut companions.before };
+            ops.push(claim);
             companions.held.push(Box::new(reservation));
         }
         Ok(())
@@ -188,16 +190,20 @@ pub(super) fn is_held_for(address: &Value, namespace: &str, name: &str) -> bool 
         && parent("name") == name
 }
 
-/// The deletion of the `IPAddress` objects of a service. Those that are held for another object stay.
-pub(super) fn release(backend: &Backend, service: &Value, addresses: &[IpAddr]) -> Vec<Op> {
-    let Some(cache) = backend.catalog.cache(GROUP, "ipaddresses") else { return Vec::new() };
+/// Adds the deletion of one `IPAddress` object of a service to its transaction, if that writes none yet; the others are
+/// deleted after. Those that are held for another object stay.
+pub(super) fn release(backend: &Backend, service: &Value, addresses: &[IpAddr], companions: &mut Companions) {
+    let Some(cache) = backend.catalog.cache(GROUP, "ipaddresses") else { return };
     let (namespace, name) = (meta::namespace(service), meta::name(service));
-    addresses
+    let held = addresses
         .iter()
         .filter_map(|address| cache.get("", &address.to_string()))
-        .filter(|held| is_held_for(&held.tree(), namespace, name))
-        .map(|held| Op::Delete { key: held.key.clone(), expect: Expect::ModRevision(held.revision) })
-        .collect()
+        .filter(|held| is_held_for(&held.tree(), namespace, name));
+    for held in held {
+        let op = Op::Delete { key: held.key.clone(), expect: Expect::ModRevision(held.revision) };
+        let ops = if companions.ops.is_empty() { &mut companions.ops } else { &mut companions.after };
+        ops.push(op);
+    }
 }
 
 #[cfg(test)]

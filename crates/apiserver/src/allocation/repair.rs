@@ -3,14 +3,14 @@
 //!
 //! Every repair is committed only if its service is unchanged.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use corten_api::{Value, meta};
 use corten_store::{Error as StoreError, Expect, Op, Txn};
 
-use super::address_pool::{self, ALLOCATOR, GROUP, MANAGED_BY_LABEL};
+use super::address_pool::{self, ALLOCATOR, GROUP, MANAGED_BY_LABEL, is_held_for};
 use super::addressing::Addressing;
 use super::cidr::{Cidr, Family};
 use super::node_ports;
@@ -52,10 +52,17 @@ pub(crate) async fn repair(backend: &Arc<Backend>) -> Vec<Finding> {
     let trees = |objects: &[Arc<crate::object::Object>]| -> Vec<Value> {
         objects.iter().map(|object| object.tree()).collect()
     };
-    let (services, addresses) =
-        (trees(&services.snapshot("", None).objects), trees(&addresses.snapshot("", None).objects));
+    // A service that is not in the snapshot is not acknowledged yet, so that its addresses are still pending here.
+    let (pending, services) = {
+        let pending = backend.allocators.pending.lock();
+        (pending.clone(), services.snapshot("", None))
+    };
+    addresses.catch_up().await;
+    let at_that_revision = addresses.snapshot_at("", None, services.revision);
+    let addresses = at_that_revision.unwrap_or_else(|| addresses.snapshot("", None));
+    let (services, addresses) = (trees(&services.objects), trees(&addresses.objects));
     let ranges = address_pool::all_ranges(backend);
-    let (repairs, found) = plan(&services, &addresses, &ranges);
+    let (repairs, found) = plan(&services, &addresses, &ranges, &pending);
     findings.extend(found);
     let done = repairs.iter().map(|repair| execute(backend, repair));
     for outcome in futures_util::future::join_all(done).await {
@@ -160,7 +167,12 @@ fn about(service: &Value, reason: &'static str, action: &'static str, note: Stri
 }
 
 /// Decides the repairs of addresses. Pure.
-fn plan(services: &[Value], addresses: &[Value], ranges: &[Cidr]) -> (Vec<Repair>, Vec<Finding>) {
+fn plan(
+    services: &[Value],
+    addresses: &[Value],
+    ranges: &[Cidr],
+    pending: &HashSet<IpAddr>,
+) -> (Vec<Repair>, Vec<Finding>) {
     let held: HashMap<&str, &Value> =
         addresses.iter().map(|address| (meta::name(address), address)).collect();
     let mut holders: HashMap<String, Vec<&Value>> = HashMap::new();
@@ -182,7 +194,8 @@ fn plan(services: &[Value], addresses: &[Value], ranges: &[Cidr]) -> (Vec<Repair
         }
     }
     for address in addresses.iter().filter(|address| is_ours(address)) {
-        if !holders.contains_key(meta::name(address)) {
+        let is_pending = || meta::name(address).parse().is_ok_and(|address| pending.contains(&address));
+        if !holders.contains_key(meta::name(address)) && !is_pending() {
             let parent =
                 |key: &str| address.str_at(&["spec", "parentRef", key]).unwrap_or_default().to_owned();
             let (name, namespace) = (parent("name"), parent("namespace"));
@@ -228,11 +241,10 @@ fn check_service(
         let note = format!("Cluster IP [{family}]: {address} is not allocated; repairing");
         return Some((repair, "ClusterIPNotAllocated", note));
     };
-    if address_pool::is_held_for(held, namespace, name) {
+    if is_held_for(held, namespace, name) {
         return None;
     }
-    if sharing.iter().any(|other| address_pool::is_held_for(held, meta::namespace(other), meta::name(other)))
-    {
+    if sharing.iter().any(|other| is_held_for(held, meta::namespace(other), meta::name(other))) {
         let note = format!(
             "Cluster IP [{family}]:{address} was assigned to multiple services; please recreate service"
         );
@@ -263,19 +275,29 @@ async fn execute(backend: &Arc<Backend>, repair: &Repair) -> Result<(), StoreErr
         key: services.form.key(namespace, name),
         expect: Expect::ModRevision(service.as_ref().map_or(0, |service| service.revision)),
     };
+    // Decided again on the newest objects.
+    let has = |address: &str| {
+        let held = service.as_ref().map(|service| cluster_ips::held(&Addressing::of(&service.tree())));
+        held.is_some_and(|held| held.iter().any(|held| held.to_string() == address))
+    };
     let op = match repair {
         Repair::Claim { address, .. } | Repair::Reclaim { address, .. } => {
-            let Some(service) = service else { return Ok(()) };
+            let text = address.to_string();
+            let held = addresses.get("", &text);
+            if !has(&text) || held.as_ref().is_some_and(|held| is_held_for(&held.tree(), namespace, name)) {
+                return Ok(());
+            }
+            let Some(service) = &service else { return Ok(()) };
             let Ok(Op::Put { key, value, lease, .. }) =
                 address_pool::claim(backend, *address, &service.tree())
             else {
                 return Ok(());
             };
-            let current = addresses.get("", &address.to_string()).map_or(0, |held| held.revision);
+            let current = held.map_or(0, |held| held.revision);
             Op::Put { key, expect: Expect::ModRevision(current), value, lease }
         }
         Repair::Release { address, .. } => {
-            let Some(held) = addresses.get("", address) else { return Ok(()) };
+            let Some(held) = addresses.get("", address).filter(|_| !has(address)) else { return Ok(()) };
             Op::Delete { key: held.key.clone(), expect: Expect::ModRevision(held.revision) }
         }
     };
@@ -309,7 +331,8 @@ mod tests {
     #[track_caller]
     fn check(services: &[Value], addresses: &[Value], repairs: &[Repair], reasons: &[&str]) {
         let ranges = [Cidr::parse("10.0.0.0/24").unwrap()];
-        let (planned, findings) = plan(services, addresses, &ranges);
+        let pending = HashSet::from(["10.0.0.99".parse().unwrap()]);
+        let (planned, findings) = plan(services, addresses, &ranges, &pending);
         assert_eq!(planned, repairs);
         assert_eq!(findings.iter().map(|finding| finding.reason).collect::<Vec<_>>(), reasons);
     }
@@ -345,6 +368,8 @@ mod tests {
             &["ClusterIPAlreadyAllocated"],
         );
         check(&[service("a", "10.1.0.1")], &[], &[], &["ClusterIPOutOfRange"]);
+        // A service that is about to be written has it.
+        check(&[], &[address("10.0.0.99", "b")], &[], &[]);
         // Addresses that this allocator does not manage are left alone.
         let foreign = value!({"metadata": {"name": "10.0.0.7"}});
         check(&[], &[foreign], &[], &[]);

@@ -416,7 +416,7 @@ async fn delete_object(
             Err(StoreError::Conflict { .. }) => Ok(None),
             Err(error) => Err(write::store_failure(error)),
         },
-        Effect::MarkAndRemove(marked) => match commit::retire(call, cache, current, marked).await {
+        Effect::MarkAndRemove(marked) => match commit::mark_and_remove(call, cache, current, marked).await {
             Ok(last) => Ok(Some(Outcome::Removed(last.value.clone()))),
             Err(StoreError::Conflict { .. }) => Ok(None),
             Err(error) => Err(write::store_failure(error)),

@@ -1,8 +1,10 @@
-//! Charging: waiting demands of one namespace are charged together, by one write of its quotas.
+//! Charging: waiting demands of one namespace are charged together, by one write of each of its quotas.
 //!
 //! The first demand of a namespace starts a task that charges all waiting demands, until there are none. The task belongs to
-//! no request, so that a client that disconnects does not affect other demands. Quotas are written by compare-and-set; after
-//! a conflict, all waiting demands are decided again.
+//! no request, so that a client that disconnects does not affect other demands. Quotas are written by compare-and-set, each in
+//! its own transaction, because a client cannot resume a watch between two quotas of one revision. After a conflict, the
+//! demands are decided again with the quotas that were not written. As with upstream, a demand that is refused then stays
+//! charged to the others, until the quota controller counts them again.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,7 +13,8 @@ use std::time::Duration;
 
 use corten_api::{Status, Value, managed, resources, time};
 use corten_quota::resource_list;
-use corten_store::{Error as StoreError, Expect, Op, Txn};
+use corten_store::{Error as StoreError, Expect, Op};
+use futures_util::future::join_all;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -121,30 +124,43 @@ impl Settler {
 /// Decides demands in their order and writes the charges.
 async fn charge_all(backend: &Backend, namespace: &str, demands: &[&Demand]) -> Vec<Result<(), Refusal>> {
     let mut failure = Status::stale("", "resourcequotas", "");
+    let mut outcomes: Vec<Result<(), Refusal>> = demands.iter().map(|_| Ok(())).collect();
+    let mut written: Vec<Arc<str>> = Vec::new();
     for _ in 0..RETRIES {
-        let stored = lookup::list(backend, QUOTAS, namespace);
+        let mut stored = lookup::list(backend, QUOTAS, namespace);
+        stored.retain(|quota| !written.contains(&quota.key));
         let mut quotas: Vec<Quota> = stored.iter().map(|quota| Quota::read(quota.parsed())).collect();
-        let decide = |demand: &&Demand| check(&mut quotas, demand).map_err(Refusal::Quota);
-        let outcomes: Vec<_> = demands.iter().map(decide).collect();
-        let ops: Vec<Op> = stored
-            .iter()
-            .zip(&quotas)
-            .filter(|(_, quota)| quota.charged)
-            .filter_map(|(object, quota)| update(backend, object, quota))
-            .collect();
-        if ops.is_empty() {
-            return outcomes;
+        for (demand, outcome) in demands.iter().zip(&mut outcomes).filter(|(_, outcome)| outcome.is_ok()) {
+            *outcome = check(&mut quotas, demand).map_err(Refusal::Quota);
         }
-        match backend.store.commit(Txn { ops }).await {
-            Ok(_) => return outcomes,
-            Err(StoreError::Conflict { .. }) => {}
-            Err(error) => {
-                failure = write::store_failure(error);
-                break;
+        let charged = stored.iter().zip(&quotas).filter(|(_, quota)| quota.charged);
+        let writes = charged.filter_map(|(object, quota)| {
+            let op = update(backend, object, quota)?;
+            Some(async { (object.key.clone(), backend.store.commit(op.into()).await) })
+        });
+        let mut has_conflict = false;
+        for (key, result) in join_all(writes).await {
+            match result {
+                Ok(_) => written.push(key),
+                Err(StoreError::Conflict { .. }) => has_conflict = true,
+                Err(error) => {
+                    failure = write::store_failure(error);
+                    return refused(&outcomes, &failure);
+                }
             }
         }
+        if !has_conflict {
+            return outcomes;
+        }
     }
-    demands.iter().map(|_| Err(Refusal::Store(failure.clone()))).collect()
+    refused(&outcomes, &failure)
+}
+
+/// The outcomes after quotas could not be written.
+fn refused(outcomes: &[Result<(), Refusal>], failure: &Status) -> Vec<Result<(), Refusal>> {
+    let refuse =
+        |outcome: &Result<(), Refusal>| outcome.clone().and_then(|()| Err(Refusal::Store(failure.clone())));
+    outcomes.iter().map(refuse).collect()
 }
 
 /// The write of a quota's charge.
