@@ -260,7 +260,8 @@ impl Cache {
         }
     }
 
-    /// Up to `limit` events of the ring after a revision, oldest first, and the revision they lead to.
+    /// The events of the ring after a revision, oldest first, and the revision they lead to: up to `limit` events, and the
+    /// others of the last one's revision.
     pub(crate) fn events_after(
         &self,
         revision: u64,
@@ -271,9 +272,15 @@ impl Cache {
             return Err(Overtaken { complete_after: inner.complete_after });
         }
         let first = inner.ring.partition_point(|e| e.revision <= revision);
-        let events: Vec<_> = inner.ring.iter().skip(first).take(limit).cloned().collect();
-        let reached = if events.len() < limit { inner.revision } else { events[limit - 1].revision };
-        Ok((events, reached.max(revision)))
+        let mut events: Vec<Arc<Event>> = Vec::new();
+        for event in inner.ring.iter().skip(first) {
+            let last = events.last().map_or(0, |last| last.revision);
+            if events.len() >= limit && event.revision != last {
+                return Ok((events, last));
+            }
+            events.push(event.clone());
+        }
+        Ok((events, inner.revision.max(revision)))
     }
 
     /// The events after a revision, from the ring or from the store's history, and the revision they lead to. A
@@ -302,7 +309,7 @@ impl Cache {
         const PAGE: usize = 500;
         let up_to = self.inner.read().complete_after;
         let events = self.store.events_since(&self.form.prefix, after, up_to, PAGE).await?;
-        let reached = if events.len() < PAGE { up_to } else { events[PAGE - 1].revision };
+        let reached = events.last().filter(|_| events.len() >= PAGE).map_or(up_to, |last| last.revision);
         Ok((events.iter().map(|e| Arc::new(self.event(e))).collect(), reached))
     }
 
@@ -332,6 +339,7 @@ impl Inner {
         {
             let Some(old) = self.ring.pop_front() else { break };
             self.ring_bytes -= old.size();
+            // Other events of this revision may still be in the ring; they are never read.
             self.complete_after = old.revision;
         }
     }

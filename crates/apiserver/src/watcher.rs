@@ -2,6 +2,8 @@
 //!
 //! A watcher is a cursor into its cache's ring: it has no queue and never delays a write or another watcher. One that the
 //! ring has overtaken continues from the store's history, and is refused once that is compacted.
+//!
+//! Invariant: a cursor is never between two events of one revision, because no watch could be resumed there.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -48,17 +50,22 @@ impl Watcher {
         snapshot
     }
 
-    /// Reads the next events and calls `show` with those that match, until it breaks.
+    /// Reads the next events and calls `show` with those that match, until it breaks; then only with the others of the same
+    /// revision.
     pub(crate) async fn read_events(
         &mut self,
         mut show: impl FnMut(&Arc<Event>, Change) -> ControlFlow<()>,
     ) -> Result<(), Status> {
         self.progress.mark_unchanged();
         let (events, reached) = self.cache.events_since(self.cursor, BATCH).await?;
-        for event in &events {
-            self.cursor = event.revision;
-            let Some(change) = event.seen_through(|object| self.filter.matches(object)) else { continue };
-            if show(event, change).is_break() {
+        for events in events.chunk_by(|a, b| a.revision == b.revision) {
+            let mut is_enough = false;
+            for event in events {
+                self.cursor = event.revision;
+                let Some(change) = event.seen_through(|object| self.filter.matches(object)) else { continue };
+                is_enough |= show(event, change).is_break();
+            }
+            if is_enough {
                 self.progress.mark_changed();
                 return Ok(());
             }
@@ -96,10 +103,10 @@ impl Watcher {
 
 #[cfg(test)]
 mod tests {
-    use corten_store::{Options, Store};
+    use corten_store::{Options, Store, Txn};
 
     use super::*;
-    use crate::cache::tests::{configmaps, put_in};
+    use crate::cache::tests::{configmaps, put_in, put_op};
 
     /// The revisions that one call of `read_events` shows, at most `limit`.
     async fn read(watcher: &mut Watcher, limit: usize) -> Vec<u64> {
@@ -133,6 +140,11 @@ mod tests {
         assert!(watcher.changed().await, "the reader stopped before the last event");
         assert_eq!(read(&mut watcher, 9).await, expected[1..]);
         assert_eq!((watcher.cursor(), watcher.snapshot().objects.len()), (expected[1], 2));
+        let ops = ["d", "e", "f"].map(|name| put_op("n", name, "1"));
+        let together = store.commit(Txn { ops: ops.into() }).await.unwrap().revision;
+        let after = put_in(&store, "n", "g", "1").await;
+        assert_eq!(read(&mut watcher, 1).await, [together; 3], "a revision is never split");
+        assert_eq!(read(&mut watcher, 9).await, [after]);
         stop.send_replace(true);
         assert!(!watcher.changed().await);
     }

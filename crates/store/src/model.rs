@@ -9,7 +9,8 @@ use bytes::Bytes;
 
 use crate::{Error, WorkerThreads};
 
-/// A position in the store's single history. The first write of a new store has revision 1.
+/// A position in the store's single history. All writes of a transaction, and all deletions with a lease, have one revision.
+/// The first one of a new store is 1.
 pub type Revision = u64;
 
 /// The id of a lease. Never reused, not even after a restart.
@@ -116,13 +117,6 @@ pub enum Op {
         key: Arc<str>,
         expect: Expect,
     },
-    /// Writes a last version of a key and deletes it, in two revisions that are published together: watchers see both, and
-    /// no crash separates them.
-    Retire {
-        key: Arc<str>,
-        expect: Expect,
-        value: NewValue,
-    },
     Check {
         key: Arc<str>,
         expect: Expect,
@@ -132,32 +126,30 @@ pub enum Op {
 impl Op {
     pub(crate) fn key(&self) -> &Arc<str> {
         match self {
-            Op::Put { key, .. } | Op::Delete { key, .. } | Op::Retire { key, .. } | Op::Check { key, .. } => {
-                key
-            }
+            Op::Put { key, .. } | Op::Delete { key, .. } | Op::Check { key, .. } => key,
         }
     }
 
     pub(crate) fn expect(&self) -> Expect {
         match self {
-            Op::Put { expect, .. }
-            | Op::Delete { expect, .. }
-            | Op::Retire { expect, .. }
-            | Op::Check { expect, .. } => *expect,
+            Op::Put { expect, .. } | Op::Delete { expect, .. } | Op::Check { expect, .. } => *expect,
         }
     }
 
     /// The value that it writes, if any.
     pub(crate) fn value(&self) -> Option<&NewValue> {
         match self {
-            Op::Put { value, .. } | Op::Retire { value, .. } => Some(value),
+            Op::Put { value, .. } => Some(value),
             Op::Delete { .. } | Op::Check { .. } => None,
         }
     }
 }
 
-/// A transaction, all or nothing. The operations are on distinct keys; each write gets its own, consecutive revision, and
-/// all are published together.
+/// A transaction, all or nothing. The operations are on distinct keys; all writes have one revision and are published
+/// together.
+///
+/// A client cannot resume a watch between two events of one revision, so no transaction should write two keys under one
+/// watched prefix.
 #[derive(Clone, Debug, Default)]
 pub struct Txn {
     pub ops: Vec<Op>,
@@ -172,13 +164,10 @@ impl From<Op> for Txn {
 /// The result of a transaction.
 #[derive(Clone, Debug)]
 pub struct Committed {
-    /// The last revision of this transaction, or the revision at which it was decided if it wrote none.
+    /// The revision of all its writes, or the revision at which it was decided if it wrote nothing.
     pub revision: Revision,
-    /// One per operation: the new entry of a put, the removed one of a delete, the last one of a retire, the current one of a
-    /// check.
+    /// One per operation: the new entry of a put, the removed one of a delete, the current one of a check.
     pub entries: Vec<Option<Arc<Entry>>>,
-    /// One per operation: the last revision it wrote, 0 if it wrote nothing.
-    pub revisions: Vec<Revision>,
 }
 
 /// A page of entries in key order.
@@ -195,7 +184,8 @@ pub struct Range {
 ///
 /// Every method must return quickly, and must not call [`crate::Store::observe`], `watch` or `close`.
 pub trait Observer: Send + Sync {
-    /// `events` are in revision order and never empty; `revision` is the store's revision after them.
+    /// `events` are in revision order and never empty; `revision` is the store's revision after them. All events of a
+    /// revision are in one call.
     /// The writers' acknowledgements wait for this to return.
     fn apply(&self, events: &[Arc<Event>], revision: Revision);
 

@@ -95,30 +95,21 @@ impl<'a> Planner<'a> {
             }
             currents.push(current);
         }
+        let revision = self.assigned + 1;
         let mut entries = Vec::with_capacity(txn.ops.len());
-        let mut revisions = Vec::with_capacity(txn.ops.len());
         for (op, current) in txn.ops.into_iter().zip(currents) {
-            let (entry, revision) = match op {
-                Op::Check { .. } => (current, 0),
-                Op::Delete { .. } => match current {
-                    Some(entry) => (Some(Arc::clone(&entry)), self.delete(entry)),
-                    None => (None, 0),
-                },
-                Op::Put { key, value, lease, .. } => {
-                    let entry = self.put(key, value, lease, current);
-                    let revision = entry.mod_revision;
-                    (Some(entry), revision)
+            entries.push(match op {
+                Op::Check { .. } => current,
+                Op::Delete { .. } => {
+                    if let Some(entry) = &current {
+                        self.delete(entry, revision);
+                    }
+                    current
                 }
-                Op::Retire { key, value, .. } => {
-                    let entry = self.put(key, value, None, current);
-                    let revision = self.delete(Arc::clone(&entry));
-                    (Some(entry), revision)
-                }
-            };
-            entries.push(entry);
-            revisions.push(revision);
+                Op::Put { key, value, lease, .. } => Some(self.put(key, value, lease, current, revision)),
+            });
         }
-        Ok(Committed { revision: self.visible, entries, revisions })
+        Ok(Committed { revision: self.visible, entries })
     }
 
     pub(crate) fn grant(&mut self, ttl: Duration) -> LeaseId {
@@ -134,16 +125,17 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Revokes a lease and deletes its keys.
+    /// Revokes a lease and deletes its keys, in one revision.
     pub(crate) fn revoke(&mut self, id: LeaseId) -> Result<(), Error> {
         self.term(id).ok_or(Error::UnknownLease)?;
         let mut keys = self.leases.keys(id);
         keys.extend(self.changed.keys().cloned());
         keys.sort_unstable();
         keys.dedup();
+        let revision = self.assigned + 1;
         for key in keys {
             if let Some(entry) = self.current(&key).filter(|entry| entry.lease == Some(id)) {
-                self.delete(entry);
+                self.delete(&entry, revision);
             }
         }
         self.changes.leases.insert(id, None);
@@ -192,8 +184,8 @@ impl<'a> Planner<'a> {
         value: NewValue,
         lease: Option<LeaseId>,
         previous: Option<Arc<Entry>>,
+        revision: Revision,
     ) -> Arc<Entry> {
-        let revision = self.next_revision();
         // All versions of a key share its first allocation.
         let key = previous.as_ref().map_or(key, |entry| Arc::clone(&entry.key));
         let entry = Arc::new(Entry {
@@ -209,21 +201,15 @@ impl<'a> Planner<'a> {
         entry
     }
 
-    fn delete(&mut self, entry: Arc<Entry>) -> Revision {
-        let revision = self.next_revision();
-        let key = Arc::clone(&entry.key);
-        self.write(Event { revision, key, current: None, previous: Some(entry) });
-        revision
-    }
-
-    fn next_revision(&mut self) -> Revision {
-        self.assigned += 1;
-        self.visible = self.assigned;
-        self.assigned
+    fn delete(&mut self, entry: &Arc<Entry>, revision: Revision) {
+        let (key, previous) = (Arc::clone(&entry.key), Some(Arc::clone(entry)));
+        self.write(Event { revision, key, current: None, previous });
     }
 
     fn write(&mut self, event: Event) {
-        self.digest = state::advance(self.digest, &event);
+        self.assigned = event.revision;
+        self.visible = event.revision;
+        self.digest = state::advance(self.digest, &event, state::mark);
         self.changed.insert(Arc::clone(&event.key), event.current.clone());
         self.changes.writes.push(Write { event: Arc::new(event), digest: self.digest });
     }
@@ -264,19 +250,23 @@ mod tests {
     }
 
     #[test]
-    fn watchers_see_the_last_version_of_a_retired_key() {
+    fn a_transaction_has_one_revision() {
         let writes = check(|planner| {
-            planner.txn(put("a", Expect::Absent, None)).unwrap();
-            let retire =
-                |expect| Txn::from(Op::Retire { key: "a".into(), expect, value: NewValue::default() });
-            let stale = planner.txn(retire(Expect::ModRevision(10)));
-            assert!(matches!(stale, Err(Error::Conflict { op: 0, .. })));
-            let retired = planner.txn(retire(Expect::ModRevision(11))).unwrap();
-            let last = retired.entries[0].as_ref().unwrap();
-            assert_eq!((last.mod_revision, last.version, retired.revisions[0]), (12, 2, 13));
-            planner.txn(put("a", Expect::Absent, None)).unwrap();
+            let op = |key: &str| Op::Put {
+                key: key.into(),
+                expect: Expect::Any,
+                value: NewValue { bytes: Vec::new(), revision_at: Some(0), note: None },
+                lease: None,
+            };
+            let done = planner.txn(Txn { ops: vec![op("a"), op("b")] }).unwrap();
+            let values: Vec<_> = done.entries.iter().flatten().map(|entry| entry.value.clone()).collect();
+            assert_eq!((done.revision, values), (11, vec!["11".into(), "11".into()]));
+            let nothing = Op::Delete { key: "c".into(), expect: Expect::Any };
+            assert_eq!(planner.txn(nothing.into()).unwrap().revision, 11, "wrote nothing");
+            let a = Op::Delete { key: "a".into(), expect: Expect::ModRevision(11) };
+            assert_eq!(planner.txn(Txn { ops: vec![a, op("b")] }).unwrap().revision, 12);
         });
-        assert_eq!(writes, ["11+a", "12+a", "13-a", "14+a"]);
+        assert_eq!(writes, ["11+a", "11+b", "12-a", "12+b"]);
     }
 
     #[test]
@@ -285,12 +275,17 @@ mod tests {
             let lease = Some(planner.grant(Duration::from_secs(1)));
             planner.txn(put("kept", Expect::Any, lease)).unwrap();
             planner.txn(put("gone", Expect::Any, lease)).unwrap();
+            planner.txn(put("gone too", Expect::Any, lease)).unwrap();
             planner.txn(put("kept", Expect::Any, None)).unwrap();
             planner.revoke(LeaseId(1)).unwrap();
             let late = planner.txn(put("late", Expect::Any, lease));
             assert!(matches!(late, Err(Error::UnknownLease)));
             assert!(matches!(planner.keep_alive(LeaseId(1)), Err(Error::UnknownLease)));
         });
-        assert_eq!(writes, ["11+kept", "12+gone", "13+kept", "14-gone"]);
+        assert_eq!(
+            writes,
+            ["11+kept", "12+gone", "13+gone too", "14+kept", "15-gone", "15-gone too"],
+            "in one revision"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The live entries, in memory, in key order.
 //!
 //! Invariants: holds exactly the entries a committed revision left behind, never a write that is not
-//! yet on disk; `digest` is the exclusive or of [`mark`] over all live entries, so that a load can
+//! yet on disk; the digest is the exclusive or of [`Mark`] over all live entries, so that a load can
 //! tell whether it found precisely the entries that were live at the last write.
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
@@ -22,12 +22,12 @@ impl State {
 
     /// Inserts an entry that was read from disk, and updates the digest.
     pub(crate) fn restore(&mut self, entry: Arc<Entry>) {
-        self.digest ^= mark(entry.mod_revision);
+        self.digest ^= mark(&entry);
         self.entries.insert(Arc::clone(&entry.key), entry);
     }
 
     pub(crate) fn apply(&mut self, event: &Event) {
-        self.digest = advance(self.digest, event);
+        self.digest = advance(self.digest, event, mark);
         match &event.current {
             Some(entry) => {
                 self.entries.insert(Arc::clone(&entry.key), Arc::clone(entry));
@@ -68,16 +68,31 @@ pub(crate) fn page<'a>(
     Range { entries: entries_of_page, revision, remaining: entries.count() as u64 }
 }
 
+/// The contribution of one live entry to the digest.
+pub(crate) type Mark = fn(&Entry) -> u64;
+
 /// The digest of the live entries after `event`, given the one before it.
-pub(crate) fn advance(digest: u64, event: &Event) -> u64 {
-    let previous = event.previous.as_ref().map_or(0, |entry| mark(entry.mod_revision));
-    let current = event.current.as_ref().map_or(0, |entry| mark(entry.mod_revision));
+pub(crate) fn advance(digest: u64, event: &Event, mark: Mark) -> u64 {
+    let previous = event.previous.as_deref().map_or(0, mark);
+    let current = event.current.as_deref().map_or(0, mark);
     digest ^ previous ^ current
 }
 
-/// The contribution of one live revision to the digest (the finalizer of splitmix64).
-fn mark(revision: Revision) -> u64 {
-    let mut mixed = revision.wrapping_add(0x9e37_79b9_7f4a_7c15);
+/// The mark of a key and its revision: entries of one transaction have the same revision.
+pub(crate) fn mark(entry: &Entry) -> u64 {
+    // FNV-1a.
+    let byte = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    mix(entry.key.bytes().fold(0xcbf2_9ce4_8422_2325, byte) ^ mark_of_revision(entry))
+}
+
+/// The mark of a revision alone, in stores of versions that gave every write its own.
+pub(crate) fn mark_of_revision(entry: &Entry) -> u64 {
+    mix(entry.mod_revision)
+}
+
+/// The finalizer of splitmix64.
+fn mix(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)

@@ -150,7 +150,7 @@ impl Store {
     }
 
     /// The events under `prefix` after one revision up to and including another (or the current
-    /// revision, if that is lower), the first `limit` of them (0 for all).
+    /// revision, if that is lower): the first `limit` of them (0 for all), and the others of the last one's revision.
     pub async fn events_since(
         &self,
         prefix: &str,

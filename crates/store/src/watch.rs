@@ -1,6 +1,7 @@
 //! A pull-based stream of events, for readers that are too slow to be an [`Observer`].
 //!
-//! Invariants: delivers every event under its prefix after its starting revision, once, in order; its buffer is bounded and
+//! Invariants: delivers every event under its prefix after its starting revision, once, in order, and all events of a revision
+//! together; its buffer is bounded and
 //! never delays the committer: a watch that falls behind drops the buffer and reads the missed events from history. Only
 //! missing events that are already compacted are an error.
 
@@ -56,7 +57,7 @@ impl Watch {
                     let after = self.delivered;
                     let events = self.store.events_since(&prefix, after, up_to, PAGE).await?;
                     self.delivered = match events.last() {
-                        Some(last) if events.len() == PAGE => last.revision,
+                        Some(last) if events.len() >= PAGE => last.revision,
                         _ => up_to,
                     };
                     if !events.is_empty() {

@@ -43,13 +43,13 @@ async fn six_transactions() -> TempDir {
     copy
 }
 
-/// A store of seven writes, a snapshot after them and one more write; and the name of the snapshot.
+/// A store of seven revisions, a snapshot after them and one more write; and the name of the snapshot.
 async fn with_snapshot() -> (TempDir, String) {
     let dir = six_transactions().await;
     let options = Options { snapshot_bytes: 1, ..Options::default() };
     let store = Store::open(dir.path(), options).unwrap();
     commit(&store, vec![put("/5", "first of its log")]).await.unwrap();
-    let name = format!("snapshot-{:020}", 8);
+    let name = format!("snapshot-{:020}", 7);
     while !dir.path().join(&name).exists() {
         tokio::task::yield_now().await;
     }
@@ -75,8 +75,8 @@ fn last_frame(file: &[u8]) -> usize {
 async fn a_killed_store_is_whole() {
     let dir = six_transactions().await;
     let store = open(dir.path());
-    assert_eq!(store.revision(), 7);
-    assert_eq!(store.events_since("", 0, 7, 99).await.unwrap().len(), 7);
+    assert_eq!(store.revision(), 6);
+    assert_eq!(store.events_since("", 0, 6, 99).await.unwrap().len(), 7);
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn a_truncated_acknowledged_tail_is_detected() {
     let dir = six_transactions().await;
     cut(&dir.path().join(LOG), 10);
     let Err(error) = Store::open(dir.path(), Options::default()) else { panic!("not noticed") };
-    let lost = Damage::LostTail { recovered: 5, acknowledged: 7 };
+    let lost = Damage::LostTail { recovered: 5, acknowledged: 6 };
     assert!(matches!(&error, Error::Corrupt(damage) if damage.to_string() == lost.to_string()));
     let again = Store::open(dir.path(), Options::default());
     assert!(again.is_err(), "refused once, opened the second time");
@@ -246,37 +246,102 @@ async fn a_full_log_is_followed_by_a_prepared_one() {
 async fn damaged_history_is_reported_when_it_is_read() {
     let (dir, _) = with_snapshot().await;
     let log = fs::read(dir.path().join(LOG)).unwrap();
-    // Revision 2 is what revision 7 replaces; both are older than the snapshot.
+    // Revision 2 is what revision 6 replaces; both are older than the snapshot.
     flip(&dir.path().join(LOG), frames(&log)[1] + 60);
     let store = open(dir.path());
-    for damaged in [store.events_since("/1", 0, 7, 9).await.err(), store.range_at("/1", "", 0, 6).await.err()]
+    for damaged in [store.events_since("/1", 0, 6, 9).await.err(), store.range_at("/1", "", 0, 5).await.err()]
     {
         let Some(Error::Corrupt(damage)) = damaged else { panic!("not noticed: {damaged:?}") };
         let expected = format!("{LOG} is damaged at byte {}", frames(&log)[1]);
         assert!(damage.to_string().contains(&expected), "{damage}");
     }
     assert_eq!(store.get("/1").unwrap().value, "after the snapshot");
-    assert_eq!(show_events(&store.events_since("", 7, 9, 9).await.unwrap()).len(), 2);
+    assert_eq!(show_events(&store.events_since("", 6, 8, 9).await.unwrap()).len(), 2);
 }
 
 #[tokio::test]
 async fn history_reaches_back_over_snapshots() {
     let (dir, _) = with_snapshot().await;
     let store = open(dir.path());
-    let events = show_events(&store.events_since("/1", 0, 9, 9).await.unwrap());
+    let events = show_events(&store.events_since("/1", 0, 8, 9).await.unwrap());
     let versions = ["v".repeat(3000), "again".into(), "after the snapshot".into()];
     let expected = [
         format!("2: - -> /1={}@2", versions[0]),
-        format!("7: /1={}@2 -> /1={}@7", versions[0], versions[1]),
-        format!("9: /1={}@7 -> /1={}@9", versions[1], versions[2]),
+        format!("6: /1={}@2 -> /1={}@6", versions[0], versions[1]),
+        format!("8: /1={}@6 -> /1={}@8", versions[1], versions[2]),
     ];
     assert_eq!(events, expected);
     // Once the history before the snapshot is compacted, entries are found in the snapshot.
-    store.compact(8).await.unwrap();
+    store.compact(7).await.unwrap();
     while dir.path().join(LOG).exists() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(show_events(&store.events_since("/1", 8, 9, 9).await.unwrap()), expected[2..]);
+    assert_eq!(show_events(&store.events_since("/1", 7, 8, 9).await.unwrap()), expected[2..]);
+}
+
+#[tokio::test]
+async fn history_is_found_in_a_snapshot_with_many_entries_of_one_revision() {
+    let dir = tempdir().unwrap();
+    let store = Store::open(dir.path(), Options { snapshot_bytes: 1, ..Options::default() }).unwrap();
+    let value = "v".repeat(20_000);
+    let keys: Vec<String> = (0..9).map(|key| format!("/{key}")).collect();
+    let all = |value: &str| keys.iter().map(|key| put(key, value)).collect();
+    let first = commit(&store, all(&value)).await.unwrap().revision;
+    commit(&store, vec![put("/other", "")]).await.unwrap();
+    store.compact(first).await.unwrap();
+    while dir.path().join(LOG).exists() {
+        commit(&store, vec![put("/other", "")]).await.unwrap();
+        store.compact(store.revision()).await.unwrap();
+    }
+    let before = store.revision();
+    let changed = commit(&store, all("changed")).await.unwrap().revision;
+    let events = store.events_since("/", before, changed, 1).await.unwrap();
+    let previous: Vec<_> = events.iter().filter_map(|event| event.previous.as_ref()).collect();
+    assert_eq!(previous.iter().map(|entry| &*entry.key).collect::<Vec<_>>(), keys);
+    assert!(previous.iter().all(|entry| entry.mod_revision == first && entry.value == value));
+    let past = store.range_at("/", "", 0, before).await.unwrap();
+    assert_eq!(past.entries.iter().filter(|entry| entry.mod_revision == first).count(), keys.len());
+}
+
+/// A store of the version that gave every write its own revision, also within a transaction: two generations and a snapshot,
+/// with keys that were written and deleted in one transaction.
+#[tokio::test]
+async fn a_store_with_a_revision_for_each_write_is_read_and_continued() {
+    let dir = copied(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stores/revision_for_each_write"));
+    let options = Options { snapshot_bytes: 1, ..Options::default() };
+    let store = Store::open(dir.path(), options).unwrap();
+    assert_eq!((store.revision(), store.compacted()), (18, 0));
+    let live = ["/a=<3>@3", "/d=<14>@14", "/f=<18>@18"];
+    assert_eq!(present(&store), live);
+    let events = store.events_since("", 0, 18, 0).await.unwrap();
+    assert!(events.iter().map(|event| event.revision).eq(1..=18), "{:?}", show_events(&events));
+    let page = |from: usize, events: &[_]| show_events(&events[from..]);
+    assert_eq!(
+        page(14, &events),
+        [
+            "15: /e=<13>@13 -> /e=<15>@15",
+            "16: /e=<15>@15 -> /e=<16>@16",
+            "17: /e=<16>@16 -> -",
+            "18: - -> /f=<18>@18"
+        ]
+    );
+    let past = store.range_at("", "", 0, 6).await.unwrap();
+    assert_eq!(show_all(&past.entries), ["/a=<3>@3", "/c=<6>@6"]);
+
+    let done = commit(&store, vec![put("/a", "new"), delete("/f")]).await.unwrap();
+    assert_eq!(done.revision, 19);
+    let whole = present(&store);
+    let killed = copied(dir.path());
+    while !dir.path().join(format!("snapshot-{:020}", 19)).exists() {
+        tokio::task::yield_now().await;
+    }
+    store.close();
+    for dir in [killed.path(), dir.path()] {
+        let store = open(dir);
+        assert_eq!((store.revision(), present(&store)), (19, whole.clone()));
+        let events = store.events_since("", 18, 19, 1).await.unwrap();
+        assert_eq!(show_events(&events), ["19: /a=<3>@3 -> /a=new@19", "19: /f=<18>@18 -> -"]);
+    }
 }
 
 #[tokio::test]
@@ -312,14 +377,14 @@ async fn an_operator_can_accept_the_loss() {
             store.range("", "", 0).entries.iter().map(|entry| entry.key.to_string()).collect()
         };
         assert_eq!(keys(&store), expected);
-        assert_eq!((store.revision(), store.compacted()), (7, 7), "lost revisions stay used");
+        assert_eq!((store.revision(), store.compacted()), (6, 6), "lost revisions stay used");
         store.close();
         let store = open(dir.path());
         assert_eq!(keys(&store), expected, "whole again, without being asked to accept");
         let done = commit(&store, vec![put("/1", "new"), delete("/4")]).await.unwrap();
-        assert_eq!(done.revision, 9);
-        store.compact(8).await.unwrap();
+        assert_eq!(done.revision, 7);
+        store.compact(7).await.unwrap();
         store.close();
-        assert_eq!(open(dir.path()).revision(), 9);
+        assert_eq!(open(dir.path()).revision(), 7);
     }
 }

@@ -19,14 +19,14 @@ type Contents = BTreeMap<String, (String, Revision)>;
 enum Deed {
     Put(String),
     Delete,
-    Retire(String),
 }
 
 #[derive(Default)]
 struct Model {
     /// The state after each revision; index 0 is the empty store.
     states: Vec<Contents>,
-    events: Vec<String>,
+    /// The events of each revision, from 1 on.
+    events: Vec<Vec<String>>,
     compacted: Revision,
 }
 
@@ -56,35 +56,33 @@ impl Model {
                 return Err(index);
             }
         }
+        let mut next = self.present().clone();
+        let mut events = Vec::new();
         for (key, _, deed) in ops {
-            match deed {
-                Deed::Put(value) => self.write(key, Some(value)),
-                Deed::Delete => self.write(key, None),
-                Deed::Retire(value) => {
-                    self.write(key, Some(value));
-                    self.write(key, None);
-                }
-            }
+            events.extend(self.write(&mut next, key, deed));
+        }
+        if !events.is_empty() {
+            self.events.push(events);
+            self.states.push(next);
         }
         Ok(())
     }
 
-    /// Sets the value of a key, or deletes the key.
-    fn write(&mut self, key: &str, value: Option<&String>) {
+    /// Sets the value of a key, or deletes the key. Returns the event.
+    fn write(&self, next: &mut Contents, key: &str, deed: &Deed) -> Option<String> {
         let revision = self.revision() + 1;
-        let mut next = self.present().clone();
         let shown = |(value, at): &(String, Revision)| format!("{key}={value}@{at}");
-        let before = next.get(key).map_or("-".into(), shown);
-        match value {
-            Some(value) => {
+        let before = next.get(key).map(shown);
+        match deed {
+            Deed::Put(value) => {
                 next.insert(key.to_owned(), (value.clone(), revision));
             }
-            None if next.remove(key).is_none() => return,
-            None => {}
+            Deed::Delete => {
+                next.remove(key)?;
+            }
         }
-        let after = next.get(key).map_or("-".into(), shown);
-        self.events.push(format!("{revision}: {before} -> {after}"));
-        self.states.push(next);
+        let (before, after) = (before.unwrap_or("-".into()), next.get(key).map_or("-".into(), shown));
+        Some(format!("{revision}: {before} -> {after}"))
     }
 
     fn shown(&self, revision: Revision, prefix: &str) -> Vec<String> {
@@ -143,9 +141,8 @@ async fn write(store: &Store, model: &mut Model, chance: &mut Chance, step: usiz
             Expect::ModRevision(revision),
         ];
         let expect = expects[chance.below(7) as usize];
-        let deed = match chance.below(6) {
-            0 | 1 => Deed::Delete,
-            2 => Deed::Retire(format!("{step}")),
+        let deed = match chance.below(3) {
+            0 => Deed::Delete,
             _ => Deed::Put(format!("{step}")),
         };
         ops.push((key, expect, deed));
@@ -155,7 +152,6 @@ async fn write(store: &Store, model: &mut Model, chance: &mut Chance, step: usiz
         match deed {
             Deed::Put(text) => Op::Put { key, expect, value: value(text), lease: None },
             Deed::Delete => Op::Delete { key, expect },
-            Deed::Retire(text) => Op::Retire { key, expect, value: value(text) },
         }
     });
     match (commit(store, txn.collect()).await, model.apply(&ops)) {
@@ -169,7 +165,8 @@ async fn check_past(store: &Store, model: &Model, chance: &mut Chance) {
     let revision = chance.below(model.revision() + 1);
     let prefix = ["", "/1/", "/2"][chance.below(3) as usize];
     let range = store.range_at(prefix, "", 0, revision).await;
-    let events = store.events_since(prefix, revision, Revision::MAX, usize::MAX).await;
+    let limit = [0, 1, 5][chance.below(3) as usize];
+    let events = store.events_since(prefix, revision, Revision::MAX, limit).await;
     if revision < model.compacted {
         assert!(matches!(range, Err(Error::Compacted { .. })));
         assert!(matches!(events, Err(Error::Compacted { .. })));
@@ -177,6 +174,11 @@ async fn check_past(store: &Store, model: &Model, chance: &mut Chance) {
     }
     assert_eq!(show_all(&range.unwrap().entries), model.shown(revision, prefix));
     let under = format!(" {prefix}");
-    let expected = model.events[revision as usize..].iter().filter(|event| event.contains(&under));
-    assert_eq!(show_events(&events.unwrap()), expected.cloned().collect::<Vec<_>>());
+    let mut expected: Vec<String> = Vec::new();
+    for events in &model.events[revision as usize..] {
+        if limit == 0 || expected.len() < limit {
+            expected.extend(events.iter().filter(|event| event.contains(&under)).cloned());
+        }
+    }
+    assert_eq!(show_events(&events.unwrap()), expected);
 }

@@ -30,15 +30,50 @@ async fn put(store: &Store, name: &str, label: &str) -> u64 {
 
 /// Writes a config map with a label and returns its revision.
 pub(crate) async fn put_in(store: &Store, namespace: &str, name: &str, label: &str) -> u64 {
+    store.commit(put_op(namespace, name, label).into()).await.unwrap().revision
+}
+
+/// The write of a config map with a label.
+pub(crate) fn put_op(namespace: &str, name: &str, label: &str) -> Op {
     let text =
         format!(r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","labels":{{"l":"{label}"}}}}}}"#);
-    let op = Op::Put {
+    Op::Put {
         key: format!("/registry/configmaps/{namespace}/{name}").into(),
         expect: Expect::Any,
         value: text.into_bytes().into(),
         lease: None,
+    }
+}
+
+#[tokio::test]
+async fn events_of_one_revision_are_read_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), Options::default()).unwrap();
+    let cache = Cache::start(configmaps(), &store, &Arc::default());
+    let begin = cache.revision();
+    let commit = async |names: std::ops::Range<usize>| {
+        let ops = names.map(|name| put_op("n", &format!("{name:05}"), "1")).collect();
+        store.commit(corten_store::Txn { ops }).await.unwrap().revision
     };
-    store.commit(op.into()).await.unwrap().revision
+    let (first, second) = (commit(0..3).await, commit(3..5).await);
+    let read = |after, limit| {
+        let (events, reached) = cache.events_after(after, limit).unwrap();
+        (events.iter().map(|event| event.revision).collect::<Vec<_>>(), reached)
+    };
+    assert_eq!(read(begin, 1), (vec![first; 3], first));
+    assert_eq!(read(begin, 3), (vec![first; 3], first));
+    assert_eq!(read(begin, 4), (vec![first, first, first, second, second], second));
+    assert_eq!(read(first, 9), (vec![second; 2], second));
+    // The ring drops events one by one, but what is left of a revision is not read.
+    let last = commit(5..RING_EVENTS + 2).await;
+    assert_eq!(cache.events_after(begin, 9).unwrap_err(), Overtaken { complete_after: first });
+    assert_eq!(read(first, 1), (vec![second; 2], second));
+    assert_eq!(read(second, 1).0.len(), RING_EVENTS - 3);
+    assert!(cache.snapshot_at("n", None, begin).is_none());
+    assert_eq!(cache.snapshot_at("n", None, first).unwrap().objects.len(), 3);
+    let (events, reached) = cache.events_from_history(begin).await.unwrap();
+    assert_eq!((events.len(), reached), (3, first));
+    assert_eq!(cache.revision(), last);
 }
 
 #[tokio::test]

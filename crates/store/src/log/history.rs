@@ -13,7 +13,8 @@ use super::{
 };
 use crate::{Damage, Entry, Error, Event, Revision};
 
-/// The events under `prefix` after one revision up to and including another, at most `limit`.
+/// The events under `prefix` after one revision up to and including another: the first `limit`, and the others of the last
+/// one's revision.
 pub(crate) fn events(
     generations: &Generations,
     prefix: &str,
@@ -24,7 +25,8 @@ pub(crate) fn events(
     let past = Past::of(generations)?;
     let mut events = Vec::new();
     past.each_write(after, up_to, |write| {
-        if events.len() == limit {
+        let last = events.last().map_or(0, |event: &Arc<Event>| event.revision);
+        if events.len() >= limit && write.revision != last {
             return Ok(ControlFlow::Break(()));
         }
         if write.key.starts_with(prefix) {
@@ -103,26 +105,28 @@ impl Past {
             Some(generation) => Some(&generation.log),
             None => self.0.first().and_then(|generation| generation.snapshot.get()),
         };
-        let found = file.map(|file| find(file, previous)).transpose()?.flatten();
-        match found {
-            Some(entry) if &*entry.key == key => Ok(Some(entry)),
-            _ => Err(Damage::Missing { key: key.into(), revision, previous }.into()),
-        }
+        let found = file.map(|file| find(file, key, previous)).transpose()?.flatten();
+        found.map(Some).ok_or_else(|| Damage::Missing { key: key.into(), revision, previous }.into())
     }
 }
 
-/// The entry that was put at a revision, if the file has it.
-fn find(file: &LogFile, revision: Revision) -> Result<Option<Arc<Entry>>, Error> {
+/// The entry of a key that was put at a revision, if the file has it.
+fn find(file: &LogFile, key: &str, revision: Revision) -> Result<Option<Arc<Entry>>, Error> {
     let mut buffer = Buffer::default();
-    let at = file.frame_after(revision - 1)?;
-    if at == file.end() {
-        return Ok(None);
-    }
-    for record in file.expect_frame(at, &mut buffer)?.records(&file.name, at) {
-        match record? {
-            Record::Write(write) if write.revision == revision => return Ok(write.entry(write.key.into())),
-            _ => {}
+    let mut at = file.frame_after(revision - 1)?;
+    // A snapshot may have the entries of one revision in several frames.
+    while at < file.end() {
+        let frame = file.expect_frame(at, &mut buffer)?;
+        for record in frame.records(&file.name, at) {
+            let Record::Write(write) = record? else { continue };
+            if write.revision > revision {
+                return Ok(None);
+            }
+            if write.revision == revision && write.key == key {
+                return Ok(write.entry(key.into()));
+            }
         }
+        at = frame.head.end(at);
     }
     Ok(None)
 }

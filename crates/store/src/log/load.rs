@@ -12,12 +12,12 @@ use super::{
     Snapshot,
     file::{Buffer, LogFile, START},
     generations::{Generation, Generations},
-    record::{Record, Totals, Write},
+    record::{Digest, Record, Totals, Write},
 };
 use crate::{
     Damage, Error, Event, Revision,
     lease::{Leases, Term},
-    state::State,
+    state::{self, State},
     witness::Marks,
 };
 
@@ -72,12 +72,13 @@ pub(crate) fn load(
     for Generation { log, .. } in all[first..].iter().map(|generation| &**generation) {
         replay.log(log)?;
     }
-    let Replay { mut state, digest, leases, compacted, .. } = replay;
+    let is_whole = replay.has_all_live_entries();
+    let Replay { mut state, leases, compacted, .. } = replay;
     if marks.acknowledged > state.revision {
         let (recovered, acknowledged) = (state.revision, marks.acknowledged);
         tolerance.accept_or_fail(Damage::LostTail { recovered, acknowledged })?;
     }
-    if state.digest != digest {
+    if !is_whole {
         tolerance.accept_or_fail(Damage::Live { revision: state.revision })?;
     }
     let assigned = state.revision.max(marks.assigned).max(marks.acknowledged);
@@ -112,7 +113,9 @@ struct Replay<'a> {
     tolerance: &'a mut Tolerance,
     state: State,
     /// The expected digest of the live entries.
-    digest: u64,
+    digest: Digest,
+    /// The digest of the live entries' revisions.
+    of_revisions: u64,
     leases: Leases,
     compacted: Revision,
     now: Instant,
@@ -124,7 +127,8 @@ impl<'a> Replay<'a> {
         Replay {
             tolerance,
             state: State::default(),
-            digest: 0,
+            digest: Digest::OfRevisions(0),
+            of_revisions: 0,
             leases: Leases::default(),
             compacted: 0,
             now: Instant::now(),
@@ -138,6 +142,7 @@ impl<'a> Replay<'a> {
             match record {
                 Record::Write(write) => {
                     if let Some(entry) = write.entry(write.key.into()) {
+                        replay.of_revisions ^= state::mark_of_revision(&entry);
                         replay.state.restore(entry);
                     }
                 }
@@ -209,9 +214,19 @@ impl<'a> Replay<'a> {
         }
         let key = replaced.as_ref().map_or_else(|| key.into(), |entry| Arc::clone(&entry.key));
         let current = write.entry(Arc::clone(&key));
-        self.state.apply(&Event { revision, key, current, previous: replaced });
+        let event = Event { revision, key, current, previous: replaced };
+        self.of_revisions = state::advance(self.of_revisions, &event, state::mark_of_revision);
+        self.state.apply(&event);
         self.digest = digest;
         Ok(())
+    }
+
+    /// True if the live entries are those of the last write.
+    fn has_all_live_entries(&self) -> bool {
+        match self.digest {
+            Digest::OfRevisions(digest) => digest == self.of_revisions,
+            Digest::OfKeys(digest) => digest == self.state.digest,
+        }
     }
 
     fn other(&mut self, record: &Record<'_>) {

@@ -15,6 +15,10 @@ const LEASE: u8 = 3;
 const LEASE_END: u8 = 4;
 const COMPACTED: u8 = 5;
 const END: u8 = 6;
+/// The same as `WRITE`, `DELETION` and `END`, with a digest of keys and revisions.
+const KEYED_WRITE: u8 = 7;
+const KEYED_DELETION: u8 = 8;
+const KEYED_END: u8 = 9;
 
 /// One record, borrowed from its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +42,19 @@ pub(super) struct Write<'a> {
     pub(super) revision: Revision,
     /// The revision it replaces; 0 for none.
     pub(super) previous: Revision,
-    /// The digest of the live entries after it; 0 in a snapshot.
-    pub(super) digest: u64,
+    /// That of the live entries after it; 0 in a snapshot.
+    pub(super) digest: Digest,
     pub(super) key: &'a str,
     /// `None` for a deletion.
     pub(super) put: Option<Put<'a>>,
+}
+
+/// A digest of live entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Digest {
+    /// Of revisions alone, as versions wrote it that gave every write its own revision.
+    OfRevisions(u64),
+    OfKeys(u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +70,7 @@ pub(super) struct Put<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) revision: Revision,
-    pub(super) digest: u64,
+    pub(super) digest: Digest,
     pub(super) compacted: Revision,
     /// The highest lease ever granted.
     pub(super) last_lease: u64,
@@ -68,12 +80,12 @@ impl<'a> Write<'a> {
     pub(super) fn of(event: &'a Event, digest: u64) -> Self {
         let previous = event.previous.as_ref().map_or(0, |entry| entry.mod_revision);
         let put = event.current.as_deref().map(Put::of);
-        Write { revision: event.revision, previous, digest, key: &event.key, put }
+        Write { revision: event.revision, previous, digest: Digest::OfKeys(digest), key: &event.key, put }
     }
 
     pub(super) fn live(entry: &'a Entry) -> Self {
         let (revision, put) = (entry.mod_revision, Some(Put::of(entry)));
-        Write { revision, previous: 0, digest: 0, key: &entry.key, put }
+        Write { revision, previous: 0, digest: Digest::OfKeys(0), key: &entry.key, put }
     }
 
     /// The entry of a put, with a shared key; `None` for a deletion.
@@ -114,7 +126,8 @@ impl<'a> Record<'a> {
             Record::LeaseEnd(id) => numbers(to, LEASE_END, &[id.0]),
             Record::Compacted(revision) => numbers(to, COMPACTED, &[*revision]),
             Record::End(totals) => {
-                numbers(to, END, &[totals.revision, totals.digest, totals.compacted, totals.last_lease]);
+                let (tag, digest) = totals.digest.tagged(END, KEYED_END);
+                numbers(to, tag, &[totals.revision, digest, totals.compacted, totals.last_lease]);
             }
         }
     }
@@ -124,28 +137,51 @@ impl<'a> Record<'a> {
         let (tag, rest) = bytes.split_first()?;
         *bytes = rest;
         Some(match *tag {
-            WRITE | DELETION => Record::Write(Write::decode(*tag == WRITE, bytes)?),
+            WRITE => Record::Write(Write::decode(true, Digest::OfRevisions, bytes)?),
+            DELETION => Record::Write(Write::decode(false, Digest::OfRevisions, bytes)?),
+            KEYED_WRITE => Record::Write(Write::decode(true, Digest::OfKeys, bytes)?),
+            KEYED_DELETION => Record::Write(Write::decode(false, Digest::OfKeys, bytes)?),
             LEASE => {
                 let (id, ttl_ms, expires_ms) = (LeaseId(number(bytes)?), number(bytes)?, number(bytes)?);
                 Record::Lease { id, ttl_ms, expires_ms }
             }
             LEASE_END => Record::LeaseEnd(LeaseId(number(bytes)?)),
             COMPACTED => Record::Compacted(number(bytes)?),
-            END => Record::End(Totals {
-                revision: number(bytes)?,
-                digest: number(bytes)?,
-                compacted: number(bytes)?,
-                last_lease: number(bytes)?,
-            }),
+            END => Record::End(Totals::decode(Digest::OfRevisions, bytes)?),
+            KEYED_END => Record::End(Totals::decode(Digest::OfKeys, bytes)?),
             _ => return None,
+        })
+    }
+}
+
+impl Digest {
+    /// The number, and the tag of a record that has it.
+    fn tagged(self, of_revisions: u8, of_keys: u8) -> (u8, u64) {
+        match self {
+            Digest::OfRevisions(digest) => (of_revisions, digest),
+            Digest::OfKeys(digest) => (of_keys, digest),
+        }
+    }
+}
+
+impl Totals {
+    fn decode(digest: fn(u64) -> Digest, bytes: &mut &[u8]) -> Option<Self> {
+        Some(Totals {
+            revision: number(bytes)?,
+            digest: digest(number(bytes)?),
+            compacted: number(bytes)?,
+            last_lease: number(bytes)?,
         })
     }
 }
 
 impl<'a> Write<'a> {
     fn encode(&self, to: &mut Vec<u8>) {
-        let tag = if self.put.is_some() { WRITE } else { DELETION };
-        numbers(to, tag, &[self.revision, self.previous, self.digest, self.key.len() as u64]);
+        let (tag, digest) = match self.put {
+            Some(_) => self.digest.tagged(WRITE, KEYED_WRITE),
+            None => self.digest.tagged(DELETION, KEYED_DELETION),
+        };
+        numbers(to, tag, &[self.revision, self.previous, digest, self.key.len() as u64]);
         to.extend_from_slice(self.key.as_bytes());
         if let Some(put) = &self.put {
             for number in [put.create_revision, put.version, put.lease, put.value.len() as u64] {
@@ -155,8 +191,8 @@ impl<'a> Write<'a> {
         }
     }
 
-    fn decode(put: bool, bytes: &mut &'a [u8]) -> Option<Self> {
-        let (revision, previous, digest) = (number(bytes)?, number(bytes)?, number(bytes)?);
+    fn decode(put: bool, digest: fn(u64) -> Digest, bytes: &mut &'a [u8]) -> Option<Self> {
+        let (revision, previous, digest) = (number(bytes)?, number(bytes)?, digest(number(bytes)?));
         let key = std::str::from_utf8(counted(bytes)?).ok()?;
         let put = if put { Some(Put::decode(bytes)?) } else { None };
         Some(Write { revision, previous, digest, key, put })
@@ -198,15 +234,19 @@ mod tests {
     #[test]
     fn records_round_trip_and_truncated_ones_are_refused() {
         let put = Put { create_revision: 3, version: 2, lease: 9, value: b"value" };
-        let write = Write { revision: 7, previous: 5, digest: 11, key: "/key", put: Some(put) };
-        let totals = Totals { revision: 1, digest: 2, compacted: 3, last_lease: 4 };
+        let (old, digest) = (Digest::OfRevisions(11), Digest::OfKeys(11));
+        let write = Write { revision: 7, previous: 5, digest, key: "/key", put: Some(put) };
+        let totals = Totals { revision: 1, digest, compacted: 3, last_lease: 4 };
         let records = [
             Record::Write(write),
             Record::Write(Write { put: None, ..write }),
+            Record::Write(Write { digest: old, ..write }),
+            Record::Write(Write { digest: old, put: None, ..write }),
             Record::Lease { id: LeaseId(1), ttl_ms: 2, expires_ms: 3 },
             Record::LeaseEnd(LeaseId(1)),
             Record::Compacted(8),
             Record::End(totals),
+            Record::End(Totals { digest: old, ..totals }),
         ];
         for record in records {
             let mut bytes = Vec::new();

@@ -9,7 +9,7 @@ use super::{
     file::{LogFile, START},
     frame::Builder,
     generations::Generations,
-    record::{Record, Totals, Write},
+    record::{Digest, Record, Totals, Write},
 };
 use crate::{
     Entry, Error, LeaseId, Revision,
@@ -30,7 +30,7 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn of(state: &State, leases: &Leases, compacted: Revision) -> Self {
-        let (revision, digest, last_lease) = (state.revision, state.digest, leases.last);
+        let (revision, digest, last_lease) = (state.revision, Digest::OfKeys(state.digest), leases.last);
         Snapshot {
             entries: state.all().cloned().collect(),
             leases: leases.terms().collect(),
