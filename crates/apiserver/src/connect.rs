@@ -7,6 +7,7 @@
 mod address;
 mod backend;
 mod container;
+mod deadline;
 mod forward;
 mod kubelet;
 pub(crate) mod links;
@@ -29,6 +30,8 @@ use crate::websocket;
 
 pub(crate) use address::is_proxyable;
 pub(crate) use backend::{Failure, Outgoing, ProxyBackend, io_error_message};
+pub(crate) use deadline::Deadline;
+
 pub(crate) use forward::{Sent, remove_hops, streamed};
 pub(crate) use kubelet::Kubelets;
 pub use kubelet::TlsError;
