@@ -193,6 +193,15 @@ fn error(code: u16, message: &str) -> Answer {
 
 /// The path that was authorized, encoded again, with the query.
 fn path_and_query(path: &str, query: Option<&str>) -> String {
+    let path = encoded_path(path);
+    match query {
+        Some(query) => format!("{path}?{query}"),
+        None => path,
+    }
+}
+
+/// A path, percent-encoded.
+pub(crate) fn encoded_path(path: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/$&+,:;=@!'()*".contains(&byte);
     let mut out: String = String::with_capacity(path.len());
     for byte in path.bytes() {
@@ -201,10 +210,7 @@ fn path_and_query(path: &str, query: Option<&str>) -> String {
             false => out.push_str(&format!("%{byte:02X}")),
         }
     }
-    match query {
-        Some(query) => format!("{out}?{query}"),
-        None => out,
-    }
+    out
 }
 
 #[cfg(test)]
