@@ -242,10 +242,12 @@ pub(crate) async fn delete(call: &mut Call, write: Write<'_>) -> Result<(), Stat
     outcome
 }
 
-/// Runs webhooks and policies on a connection, whose object is its options. They can change nothing of it.
-pub(crate) async fn connect(call: &mut Call) -> Result<(), Status> {
+/// Runs webhooks and policies on a connection, whose object is its options. Options that they change are in force; returns
+/// the path of a proxied request that has another one then.
+pub(crate) async fn connect(call: &mut Call) -> Result<Option<String>, Status> {
     let subresource = call.at.subresource.clone();
     let mut object = request::connect_options(call, &subresource);
+    let asked = call.backend.admission.may_change().then(|| object.clone());
     let attributes = Attributes::new(call, Write::connect(&subresource));
     let mut outcome = admit_any(&attributes, Some(&mut object)).await;
     if outcome.is_ok() {
@@ -253,7 +255,11 @@ pub(crate) async fn connect(call: &mut Call) -> Result<(), Status> {
     }
     let findings = attributes.into_findings();
     findings.add_to(call);
-    outcome
+    outcome?;
+    match asked {
+        Some(asked) if asked != object => Ok(request::set_connect_options(call, &subresource, &object)),
+        _ => Ok(None),
+    }
 }
 
 /// The mutating webhooks and policies, for a request that other plugins do not handle.

@@ -32,7 +32,7 @@ pub(crate) use controller::{refresh, run};
 pub(crate) use discovery::answer as discovery;
 use openapi::{Specs, document_target};
 pub(crate) use openapi::{index_entries, merged};
-pub(crate) use proxy::forward;
+pub(crate) use proxy::{encoded_path, forward};
 pub use target::FrontProxyError;
 pub(crate) use watch::events as watch_events;
 

@@ -7,6 +7,7 @@
 mod address;
 mod backend;
 mod container;
+mod deadline;
 mod forward;
 mod kubelet;
 pub(crate) mod links;
@@ -29,6 +30,8 @@ use crate::websocket;
 
 pub(crate) use address::is_proxyable;
 pub(crate) use backend::{Failure, Outgoing, ProxyBackend, io_error_message};
+pub(crate) use deadline::Deadline;
+
 pub(crate) use forward::{Sent, remove_hops, streamed};
 pub(crate) use kubelet::Kubelets;
 pub use kubelet::TlsError;
@@ -60,12 +63,13 @@ where
         // A session changes the container's state, also if it is requested by a `get`, as WebSocket clients do.
         may_create(call)?;
     }
-    if subresource != "log" {
-        admission::connect(call).await?;
-    }
+    let path = if subresource == "log" { None } else { admission::connect(call).await? };
     match subresource {
         "log" => websocket::log(log::answer(call).await?, parts, &call.headers),
-        "proxy" => proxy::answer(call, Sent::new(parts, &call.headers, body.map_err(Into::into))).await,
+        "proxy" => {
+            let sent = Sent::new(parts, &call.headers, body.map_err(Into::into));
+            proxy::answer(call, sent, path.as_deref()).await
+        }
         _ => session::answer(call, parts).await,
     }
 }

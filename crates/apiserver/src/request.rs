@@ -162,6 +162,12 @@ impl Query {
         self.get(key).is_some_and(|v| !matches!(v.to_ascii_lowercase().as_str(), "false" | "0"))
     }
 
+    /// Replaces all parameters with these keys.
+    pub(crate) fn replace(&mut self, keys: &[&str], with: impl IntoIterator<Item = (String, String)>) {
+        self.0.retain(|(key, _)| !keys.contains(&key.as_str()));
+        self.0.extend(with);
+    }
+
     /// An integer parameter; anything else is an error of the client.
     pub(crate) fn int(&self, key: &str) -> Result<Option<i64>, Status> {
         self.get(key)

@@ -31,7 +31,7 @@ use rustls::{CertificateError, ClientConfig};
 use tokio::sync::Semaphore;
 
 use crate::call::Backend;
-use crate::connect::{io_error_message, service_endpoints};
+use crate::connect::{Deadline, io_error_message, is_proxyable, service_endpoints};
 use crate::heavy;
 
 /// The smallest limit of an answer; larger requests have larger ones.
@@ -67,7 +67,7 @@ const RESPONSE_MEMBERS: [&str; 9] = [
 /// The places of large answers that are parsed.
 static PARSERS: Semaphore = Semaphore::const_new(2);
 
-type Connections = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+type Connections = Client<Deadline<HttpsConnector<HttpConnector>>, Full<Bytes>>;
 
 /// The address of a webhook and the way to verify it.
 pub(crate) struct WebhookClient {
@@ -229,8 +229,13 @@ impl WebhookClient {
             Target::Url { host, port } if host.contains(':') => Ok(vec![format!("[{host}]:{port}")]),
             Target::Url { host, port } => Ok(vec![format!("{host}:{port}")]),
             Target::Service { namespace, name, port } => {
-                let resolved: Vec<SocketAddr> = service_endpoints(backend, namespace, name, *port)?;
-                Ok(resolved.iter().map(ToString::to_string).collect())
+                let mut resolved: Vec<SocketAddr> = service_endpoints(backend, namespace, name, *port)?;
+                // Beyond what validation refuses: addresses that loopback is embedded in.
+                resolved.retain(|address| is_proxyable(address.ip()));
+                match resolved.is_empty() {
+                    true => Err(format!("no endpoints available for service {name:?}")),
+                    false => Ok(resolved.iter().map(ToString::to_string).collect()),
+                }
             }
         }
     }
@@ -253,7 +258,7 @@ impl WebhookClient {
         let mut client = Client::builder(TokioExecutor::new());
         client.pool_timer(TokioTimer::new()).pool_idle_timeout(KEPT_FOR);
         client.pool_max_idle_per_host(KEPT_CONNECTIONS);
-        Ok(client.build(connector))
+        Ok(client.build(Deadline(connector)))
     }
 
     fn tls(&self) -> Result<ClientConfig, String> {

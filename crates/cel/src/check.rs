@@ -65,6 +65,12 @@ impl Checked {
     }
 }
 
+/// The limit of the types that a type consists of. Expressions of a few bytes can have types of any size, such as
+/// `map(T, T)`, where T is such a type.
+const MAX_TYPE: usize = 1000;
+
+const TOO_LARGE: &str = "the type of the expression is too large";
+
 /// Checks a parsed expression.
 pub fn check(parsed: Parsed, source: &Source<'_>, environment: &Environment) -> Result<Checked, Issues> {
     let count = parsed.positions.len();
@@ -82,11 +88,15 @@ pub fn check(parsed: Parsed, source: &Source<'_>, environment: &Environment) -> 
     };
     let mut expr = parsed.expr;
     checker.check(&mut expr);
+    let types = std::mem::take(&mut checker.types);
+    let types = types.into_iter().map(|ty| checker.bindings.substitute(&ty, true)).collect();
+    if checker.bindings.are_exhausted() {
+        checker.error(expr.id, TOO_LARGE.to_owned());
+    }
     if !checker.issues.is_empty() {
         return Err(checker.issues);
     }
-    let Checker { bindings, types, references, .. } = checker;
-    let types = types.into_iter().map(|ty| bindings.substitute(&ty, true)).collect();
+    let references = checker.references;
     Ok(Checked { expr, positions: parsed.positions, types, references })
 }
 
@@ -129,7 +139,12 @@ impl Checker<'_> {
     }
 
     fn set(&mut self, expr: &Expr, ty: Type) {
-        self.types[expr.id] = ty;
+        self.types[expr.id] = if ty.is_larger_than(MAX_TYPE) {
+            self.error(expr.id, TOO_LARGE.to_owned());
+            Type::Error
+        } else {
+            ty
+        };
     }
 
     fn new_variable(&mut self) -> Type {

@@ -19,6 +19,14 @@ impl Error {
         Error::Value(Cow::Borrowed(message))
     }
 
+    /// False instead of an error of a value.
+    pub(crate) fn unless_cancelled(self) -> Result<bool> {
+        match self {
+            Error::Value(_) => Ok(false),
+            Error::Cancelled => Err(Error::Cancelled),
+        }
+    }
+
     pub const fn no_such_overload() -> Error {
         Error::new("no such overload")
     }

@@ -18,9 +18,13 @@ use crate::error::{Error, Result};
 use crate::library::regex::Patterns;
 use crate::program::{Node, NodeId, Program, Variables};
 use crate::value::{Entries, Key, Map, Object, Text, Value, equal};
+use crate::{value, work};
 
 /// The most memory that the values of one evaluation take, all together, in bytes.
 const MAX_MEMORY: usize = 256 << 20;
+/// The steps of work that cost nothing, and those beyond that cost 1: real objects are compared with far fewer.
+const FREE_STEPS: u64 = 10_000;
+const STEPS_OF_COST: u64 = 2;
 
 /// Evaluates a program: the value, and what it cost.
 pub(crate) fn evaluate<'a>(
@@ -30,7 +34,8 @@ pub(crate) fn evaluate<'a>(
     patterns: &Patterns,
 ) -> (Result<Value<'a>>, u64) {
     let locals = std::iter::repeat_with(|| Local::Unset).take(program.locals).collect();
-    let mut evaluator = Evaluator { program, variables, locals, cost: 0, limit, memory: 0, patterns };
+    let mut evaluator =
+        Evaluator { program, variables, locals, cost: 0, limit, memory: 0, steps: 0, patterns };
     let value = evaluator.eval(program.root);
     (value, evaluator.cost)
 }
@@ -42,6 +47,8 @@ struct Evaluator<'v, 'a> {
     cost: u64,
     limit: u64,
     memory: usize,
+    /// Work that calls did (`work`).
+    steps: u64,
     patterns: &'v Patterns,
 }
 
@@ -60,14 +67,27 @@ impl<'a> Evaluator<'_, 'a> {
         if self.cost > self.limit { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    /// Counts the memory of a new value.
+    /// Makes a call that may visit more values than its cost says. Work beyond `FREE_STEPS` counts as cost.
+    fn counted<T>(&mut self, call: impl FnOnce() -> Result<T>) -> Result<T> {
+        let free = FREE_STEPS.saturating_sub(self.steps);
+        let paid = (self.limit - self.cost.min(self.limit)).saturating_mul(STEPS_OF_COST);
+        let (result, steps) = work::within(free.saturating_add(paid).saturating_add(1), call);
+        let beyond = |steps: u64| steps.saturating_sub(FREE_STEPS) / STEPS_OF_COST;
+        let before = beyond(self.steps);
+        self.steps = self.steps.saturating_add(steps);
+        self.charge(beyond(self.steps) - before)?;
+        result
+    }
+
+    /// Counts the memory of a new value, and limits its depth.
     fn allocate(&mut self, value: &Value<'a>) -> Result<()> {
+        if value.depth() > value::MAX_DEPTH {
+            return Err(Error::Cancelled);
+        }
         let size = match value {
             Value::String(Text::Shared(text)) => text.len(),
             Value::Bytes(bytes) => bytes.len(),
-            Value::List(crate::value::List::Items(items)) => {
-                items.len().saturating_mul(size_of::<Value<'_>>())
-            }
+            Value::List(value::List::Items(items, _)) => items.len().saturating_mul(size_of::<Value<'_>>()),
             _ => return Ok(()),
         };
         self.memory = self.memory.saturating_add(size);
@@ -164,14 +184,16 @@ impl<'a> Evaluator<'_, 'a> {
             _ => smaller_traversal(&a, &b),
         };
         self.charge(cost)?;
-        Ok(Value::Bool(equal(&a?, &b?)?))
+        let (a, b) = (a?, b?);
+        self.counted(|| equal(&a, &b)).map(Value::Bool)
     }
 
     fn inequality(&mut self, a: NodeId, b: NodeId) -> Result<Value<'a>> {
         let (a, b) = self.operands(a, b)?;
         self.charge(smaller_traversal(&a, &b))?;
         // Values that cannot be compared are not equal.
-        Ok(Value::Bool(!matches!(equal(&a?, &b?), Ok(true))))
+        let (a, b) = (a?, b?);
+        self.counted(|| equal(&a, &b).or_else(Error::unless_cancelled)).map(|equal| Value::Bool(!equal))
     }
 
     fn list(&mut self, elements: &[(NodeId, bool)]) -> Result<Value<'a>> {
@@ -189,11 +211,13 @@ impl<'a> Evaluator<'_, 'a> {
                 }
             }
         }
-        Ok(Value::list(items))
+        let list = Value::list(items);
+        self.allocate(&list)?;
+        Ok(list)
     }
 
     fn object(&mut self, name: &Arc<str>, fields: &[(Arc<str>, NodeId, bool)]) -> Result<Value<'a>> {
-        let mut object = Object { name: name.clone(), fields: Vec::with_capacity(fields.len()) };
+        let mut object = Object::new(name.clone(), fields.len());
         for (name, id, optional) in fields {
             match (optional, self.eval(*id)?) {
                 (false, value) => object.set(name, value)?,
@@ -206,7 +230,9 @@ impl<'a> Evaluator<'_, 'a> {
                 }
             }
         }
-        Ok(Value::Object(Arc::new(object)))
+        let object = Value::Object(Arc::new(object));
+        self.allocate(&object)?;
+        Ok(object)
     }
 
     fn map(&mut self, entries: &[(NodeId, NodeId, bool)]) -> Result<Value<'a>> {
@@ -232,7 +258,9 @@ impl<'a> Evaluator<'_, 'a> {
                 return Err(refused);
             }
         }
-        Ok(Value::Map(Map::of(result)))
+        let map = Value::Map(Map::of(result));
+        self.allocate(&map)?;
+        Ok(map)
     }
 }
 

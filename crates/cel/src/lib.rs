@@ -20,6 +20,7 @@ pub mod source;
 pub mod types;
 mod validate;
 pub mod value;
+mod work;
 
 pub use environment::{CompileError, Environment, Version};
 pub use error::{Error, Result};

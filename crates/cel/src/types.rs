@@ -197,6 +197,19 @@ impl Type {
         }
     }
 
+    /// True if this type consists of more than so many types.
+    pub(crate) fn is_larger_than(&self, most: usize) -> bool {
+        let (mut pending, mut found) = (vec![self], 0);
+        while let Some(ty) = pending.pop() {
+            found += 1;
+            if found > most {
+                return true;
+            }
+            pending.extend(ty.parameters());
+        }
+        false
+    }
+
     pub fn is_dyn(&self) -> bool {
         matches!(self, Type::Dyn | Type::Any)
     }

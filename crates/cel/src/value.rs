@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 pub use equality::{compare, equal};
 pub(crate) use format::double as format_double;
-pub use list::List;
+pub use list::{Growing, List};
 pub use map::{Entries, Key, Map};
 pub(crate) use map::{in_int_range, in_uint_range};
 pub use object::{JSON_PATCH, Object};
@@ -55,6 +55,14 @@ pub enum Value<'a> {
     Preserved(&'a corten_api::Value),
 }
 
+/// The limit of lists, maps and objects inside each other that expressions create: values are walked with recursion.
+pub(crate) const MAX_DEPTH: u32 = 500;
+
+/// The depth of something that contains values.
+fn depth_around<'v, 'a: 'v>(values: impl Iterator<Item = &'v Value<'a>>) -> u32 {
+    values.map(Value::depth).max().unwrap_or(0) + 1
+}
+
 /// A value that only the functions of a library look into, such as a URL or an authorizer.
 pub trait Opaque: Any + Send + Sync + fmt::Debug {
     /// The name of its type.
@@ -85,7 +93,7 @@ impl<'a> Value<'a> {
     }
 
     pub fn list(items: impl Into<Arc<[Value<'a>]>>) -> Value<'a> {
-        Value::List(List::Items(items.into()))
+        Value::List(List::of(items.into()))
     }
 
     pub fn some(value: Value<'a>) -> Value<'a> {
@@ -181,6 +189,18 @@ impl<'a> Value<'a> {
             Value::Map(map) => Some(map.len() as u64),
             Value::Opaque(value) => value.size(),
             _ => None,
+        }
+    }
+
+    /// The lists, maps and objects inside each other that expressions created. Trees of requests are limited when they are
+    /// decoded.
+    pub(crate) fn depth(&self) -> u32 {
+        match self {
+            Value::List(list) => list.depth(),
+            Value::Map(Map::Entries(entries)) => entries.depth(),
+            Value::Object(object) => object.depth(),
+            Value::Optional(Some(inner)) => inner.depth() + 1,
+            _ => 0,
         }
     }
 

@@ -75,3 +75,92 @@ fn depth_is_limited_before_the_stack_is() {
     };
     std::thread::Builder::new().stack_size(STACK).spawn(run).expect("a thread").join().expect("no panic");
 }
+
+/// The value or the error of an expression, as text.
+fn result(text: &str) -> String {
+    let environment = Environment::stored().with_variables([(Arc::from("self"), Type::Dyn)]);
+    let checked = match environment.check(text) {
+        Ok(checked) => checked,
+        Err(issues) => return issues.iter().map(|issue| issue.message.clone()).collect(),
+    };
+    let program = environment.program(&checked).unwrap();
+    let tree = corten_api::json::parse(SELF).unwrap();
+    let outcome = program.eval(&[Some(Value::plain(&tree))], 1_000_000);
+    outcome.value.map_or_else(|error| error.to_string(), |value| value.to_string())
+}
+
+const SELF: &[u8] = br#"{"a": [{"b": {"c": "d"}, "e": [1, 2, "f"]}], "g": "h"}"#;
+const CANCELLED: &str = "operation cancelled: actual cost limit exceeded";
+
+/// Wraps a value in two of itself, and that in two of itself, and so on: `2^count` values.
+fn doubled(value: &str, count: usize) -> String {
+    format!("[{value}]{}", ".map(x, [x, x])".repeat(count))
+}
+
+#[test]
+fn values_that_contain_others_twice_are_compared_within_the_cost_limit() {
+    let many = doubled("1", 60);
+    for text in [
+        format!("{many}.all(x, x == x)"),
+        format!("{many}.all(x, !(x != x))"),
+        format!("{many}.all(x, x in [[], x])"),
+        format!("{many}.all(x, [x].exists(y, y == x))"),
+        format!("{many}.all(x, {{'a': x}} == {{'a': x}})"),
+        format!("{many}.all(x, optional.of(x) == optional.of(x))"),
+        format!("{many}.all(x, sets.contains([x], [x]))"),
+        format!("{many}.all(x, sets.intersects([x], [x]))"),
+        format!("{many}.all(x, dyn([x]).indexOf(x) == 0)"),
+        format!("{many}.all(x, [x, x].distinct() == [])"),
+        format!("{}.flatten(400) == []", doubled("[]", 60)),
+        format!("'%s'.format({many}) == ''"),
+    ] {
+        let found = result(&text);
+        assert!(found == CANCELLED || found.contains("no matching overload"), "{text}: {found}");
+    }
+    // Real values are far smaller, and cost what they cost upstream.
+    assert_eq!(result(&format!("{}.all(x, x == x)", doubled("1", 10))), "true");
+    assert_eq!(result("self == self && self.a in [self.a] && [self, self].distinct().size() == 1"), "true");
+}
+
+#[test]
+fn values_that_contain_others_twice_are_shown_in_part() {
+    let found = result(&format!("{}.all(x, [?dyn(x)] == [])", doubled("'é'", 60)));
+    assert!(
+        found.starts_with("cannot initialize optional list element from non-optional value [[["),
+        "{found:.200}"
+    );
+    assert!(found.len() < 100 << 10, "{}", found.len());
+}
+
+#[test]
+fn the_depth_of_values_is_limited() {
+    let run = || {
+        let wrap = |count: usize| format!(".map(x, {}dyn(x){})", "[".repeat(count), "]".repeat(count));
+        assert_eq!(result(&format!("size([1]{}) == 1", wrap(100).repeat(4))), "true");
+        for (what, text) in [
+            ("lists", format!("size([1]{}) == 1", wrap(100).repeat(100))),
+            ("maps", format!("size([1]{}) == 1", ".map(x, {'a': {'a': {'a': dyn(x)}}})".repeat(200))),
+            (
+                "optional values",
+                format!("size([1]{}) == 1", ".map(x, [optional.of(optional.of(dyn(x)))])".repeat(200)),
+            ),
+            ("joined lists", format!("size([1]{}) == 1", ".map(x, [[[1] + [dyn(x)]]])".repeat(200))),
+        ] {
+            assert_eq!(result(&text), CANCELLED, "{what}");
+        }
+    };
+    std::thread::Builder::new().stack_size(STACK).spawn(run).expect("a thread").join().expect("no panic");
+}
+
+#[test]
+fn the_size_of_types_is_limited() {
+    let refused = "the type of the expression is too large";
+    for text in [
+        format!("size([1]{}) == 1", ".map(x, {x: x})".repeat(100)),
+        format!("size([[]]{}) == 1", ".map(x, {x: x})".repeat(100)),
+        format!("size([1]{}) == 1", format!(".map(x, {}x{})", "[".repeat(100), "]".repeat(100)).repeat(60)),
+    ] {
+        let found = result(&text);
+        assert!(found.contains(refused), "{text:.60}: {found:.200}");
+    }
+}

@@ -57,3 +57,28 @@ fn many_policies_that_do_not_match_change_nothing() {
     }
     create(client, "a", &json!({})).expect(201);
 }
+
+#[test]
+fn expressions_whose_types_or_values_grow_without_end_are_refused() {
+    let server = Server::start();
+    let client = server.client();
+    let path = format!("{GROUP}/validatingadmissionpolicies");
+    let types = format!("size([1]{}) == 1", ".map(x, {x: x})".repeat(60));
+    let message =
+        client.post(path.clone(), &policy("types", &validations(&types))).expect_failure(422, "Invalid");
+    assert!(message.contains("the type of the expression is too large"), "{message}");
+    // Each variable contains the one before it twice.
+    let mut variables = vec![json!({"name": "v0", "expression": "[1]"})];
+    for at in 1..40 {
+        let before = at - 1;
+        let expression = format!("[dyn(variables.v{before}), dyn(variables.v{before})]");
+        variables.push(json!({"name": format!("v{at}"), "expression": expression}));
+    }
+    let spec =
+        json!({"variables": variables, "validations": [{"expression": "variables.v39 == variables.v39"}]});
+    install(client, "values", &spec, &json!({}));
+    let message = create(client, "a", &json!({})).expect_failure(422, "Invalid");
+    assert!(message.contains("operation cancelled: actual cost limit exceeded"), "{message}");
+    client.delete(format!("{path}/values")).expect(200);
+    create(client, "a", &json!({})).expect(201);
+}

@@ -184,3 +184,45 @@ fn a_status_update_keeps_the_specification_whatever_a_webhook_patches() {
     assert_eq!(created["metadata"]["labels"]["by-webhook"], "yes");
     assert_eq!(webhook.requests()[0]["request"]["namespace"], "n", "a namespace is in itself");
 }
+
+#[test]
+fn changed_options_of_a_session_are_those_that_count() {
+    let server = Server::start();
+    let client = server.client();
+    let webhook = Webhook::start(|review| {
+        Reply::Json(patch(review, &json!([{"op": "add", "path": "/container", "value": "other"}])))
+    });
+    let rules = json!({"rules": [
+        {"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/exec"]},
+    ]});
+    configure(client, MUTATING, "m", &[hook("m.example.com", &webhook, &rules)]);
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "x"}]}});
+    client.post(
+        "/api/v1/namespaces/default/serviceaccounts",
+        &json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}),
+    );
+    client.post("/api/v1/namespaces/default/pods", &pod).expect(201);
+    let message = client
+        .get("/api/v1/namespaces/default/pods/p/exec?command=ls&container=c&stdout=true")
+        .expect_failure(400, "BadRequest");
+    assert_eq!(message, "container other is not valid for pod p");
+    let options = webhook.requests()[0]["request"]["object"].clone();
+    assert_eq!((&options["container"], &options["command"]), (&json!("c"), &json!(["ls"])));
+}
+
+#[test]
+fn a_new_object_gets_no_version_from_a_webhook() {
+    let server = Server::start();
+    let client = server.client();
+    let webhook = Webhook::start(|review| {
+        Reply::Json(patch(
+            review,
+            &json!([{"op": "add", "path": "/metadata/resourceVersion", "value": "12"}]),
+        ))
+    });
+    configure(client, MUTATING, "m", &[hook("m.example.com", &webhook, &json!({}))]);
+    let message = client.post(CONFIG_MAPS, &config_map("c")).expect_failure(500, "");
+    assert_eq!(message, "resourceVersion should not be set on objects to be created");
+    client.get(format!("{CONFIG_MAPS}/c")).expect_failure(404, "NotFound");
+}

@@ -248,3 +248,42 @@ fn a_service_is_reached_through_its_endpoints() {
     }
     assert_eq!(webhook.count(), 3);
 }
+
+#[test]
+fn webhooks_see_bindings_but_no_access_reviews() {
+    let server = Server::start();
+    let client = server.client();
+    let webhook = Webhook::start(|review| Reply::Json(deny(review, &json!({"message": "no", "code": 403}))));
+    let rule = |groups: Value, resources: Value| json!({"rules": [{"operations": ["CREATE"], "apiGroups": groups, "apiVersions": ["v1"], "resources": resources}]});
+    let reviews = rule(json!(["authorization.k8s.io", "authentication.k8s.io"]), json!(["*"]));
+    let bindings = rule(json!([""]), json!(["bindings"]));
+    let hooks = [hook("r.example.com", &webhook, &reviews), hook("b.example.com", &webhook, &bindings)];
+    configure(client, VALIDATING, "v", &hooks);
+    configure(client, MUTATING, "m", &hooks[..1]);
+    let (authorization, authentication) = ("authorization.k8s.io/v1", "authentication.k8s.io/v1");
+    let own = json!({"resourceAttributes": {"verb": "get", "resource": "pods"}});
+    let rules = json!({"namespace": "default"});
+    for (path, api_version, kind, spec) in [
+        ("selfsubjectaccessreviews", authorization, "SelfSubjectAccessReview", own),
+        ("selfsubjectrulesreviews", authorization, "SelfSubjectRulesReview", rules),
+        ("tokenreviews", authentication, "TokenReview", json!({"token": "x"})),
+        ("selfsubjectreviews", authentication, "SelfSubjectReview", json!({})),
+    ] {
+        let review = json!({"apiVersion": api_version, "kind": kind, "spec": spec});
+        client.post(format!("/apis/{api_version}/{path}"), &review).expect(201);
+    }
+    assert_eq!(webhook.count(), 0);
+
+    let binding =
+        json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"name": "n"}});
+    let namespace = "/api/v1/namespaces/default";
+    let message = client.post(format!("{namespace}/bindings"), &binding).expect_failure(403, "");
+    assert_eq!(message, "admission webhook \"b.example.com\" denied the request: no");
+    let request = webhook.requests()[0]["request"].clone();
+    assert_eq!(
+        (&request["resource"]["resource"], &request["subResource"], &request["name"]),
+        (&json!("bindings"), &Value::Null, &json!("p"))
+    );
+    // The subresource is another resource.
+    client.post(format!("{namespace}/pods/p/binding"), &binding).expect_failure(404, "NotFound");
+}

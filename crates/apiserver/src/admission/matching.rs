@@ -222,7 +222,7 @@ impl Criteria {
         // The object is the newest state of a namespace that is written.
         let is_written = matches!(attributes.operation, Operation::Create | Operation::Update);
         if attributes.call.served.is_namespaces() && attributes.subresource.is_empty() && is_written {
-            return Ok(selects(selector, object));
+            return Ok(object.is_some_and(|object| selects(attributes, selector, object)));
         }
         match lookup::namespace(attributes.backend(), namespace) {
             Some(found) => Ok(selector.matches(&labels_of(found.parsed()))),
@@ -233,8 +233,8 @@ impl Criteria {
     fn selects_object(&self, attributes: &Attributes<'_>, object: Option<&Value>) -> Result<bool, Status> {
         let selector = self.objects.as_ref().map_err(Status::internal)?;
         Ok(selector.is_everything()
-            || object.is_some_and(|object| selects(selector, Some(object)))
-            || attributes.old.is_some_and(|old| selects(selector, Some(old))))
+            || object.is_some_and(|object| selects(attributes, selector, object))
+            || attributes.old.is_some_and(|old| selects(attributes, selector, old)))
     }
 }
 
@@ -242,10 +242,10 @@ fn labels_of(object: &Value) -> Map {
     meta::labels(object).cloned().unwrap_or_default()
 }
 
-/// True if a selector matches an object's labels; an object without metadata, such as the options of a connection, has
-/// none and matches no selector.
-fn selects(selector: &LabelSelector, object: Option<&Value>) -> bool {
-    object.is_some_and(|object| object.get("metadata").is_some() && selector.matches(&labels_of(object)))
+/// True if a selector matches an object's labels. The options of a connection have no metadata and match no selector;
+/// other objects that are sent without have no labels.
+fn selects(attributes: &Attributes<'_>, selector: &LabelSelector, object: &Value) -> bool {
+    attributes.operation != Operation::Connect && selector.matches(&labels_of(object))
 }
 
 #[cfg(test)]

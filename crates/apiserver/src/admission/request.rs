@@ -124,6 +124,9 @@ fn resource_value(served: &Served) -> Value {
     Value::Object(map)
 }
 
+/// The streams of a session.
+const STREAMS: [&str; 4] = ["stdin", "stdout", "stderr", "tty"];
+
 /// The options of a connection, such as `PodExecOptions`, from the query.
 pub(super) fn connect_options(call: &Call, subresource: &str) -> Value {
     let kind = call.served.resource.subresource(subresource).map(|found| found.kind.clone());
@@ -133,7 +136,7 @@ pub(super) fn connect_options(call: &Call, subresource: &str) -> Value {
     let query = &call.query;
     match subresource {
         "exec" | "attach" => {
-            for stream in ["stdin", "stdout", "stderr", "tty"] {
+            for stream in STREAMS {
                 if query.flag(stream) {
                     options.insert(stream, true);
                 }
@@ -161,6 +164,34 @@ pub(super) fn connect_options(call: &Call, subresource: &str) -> Value {
         }
     }
     Value::Object(options)
+}
+
+/// Puts the options of a connection into force that webhooks or policies changed. Returns the path of a proxied request.
+pub(super) fn set_connect_options(call: &mut Call, subresource: &str, options: &Value) -> Option<String> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let texts = |key: &'static str| {
+        let values = options.items_at(&[key]).iter().filter_map(text);
+        values.map(|value| (key.to_owned(), value)).collect::<Vec<_>>()
+    };
+    match subresource {
+        "exec" | "attach" => {
+            let is_set = |stream: &&str| options.bool_at(&[stream]) == Some(true);
+            let streams = STREAMS.into_iter().filter(is_set);
+            let mut all: Vec<(String, String)> =
+                streams.map(|stream| (stream.to_owned(), "true".to_owned())).collect();
+            all.extend(options.str_at(&["container"]).map(|name| ("container".to_owned(), name.to_owned())));
+            all.extend(texts("command"));
+            call.query.replace(&STREAMS, []);
+            call.query.replace(&["container", "command"], all);
+            None
+        }
+        "portforward" => {
+            let ports = options.items_at(&["ports"]).iter().filter_map(Value::as_int);
+            call.query.replace(&["ports"], ports.map(|port| ("ports".to_owned(), port.to_string())));
+            None
+        }
+        _ => Some(options.str_at(&["path"]).unwrap_or_default().to_owned()),
+    }
 }
 
 /// Sets kind and version of an object that is sent to a webhook.

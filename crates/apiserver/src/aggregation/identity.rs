@@ -11,8 +11,10 @@ const EXTRA_PREFIX: &str = "x-remote-extra-";
 /// Replaces every header that tells an identity by those of the authenticated user. `None` if the user cannot be told:
 /// such a request must not be forwarded, because it would be that of another user.
 pub(super) fn set(headers: &mut HeaderMap, user: &User) -> Option<()> {
+    // Some servers take an underscore for a dash.
     let told = |name: &str| {
-        matches!(name, "x-remote-user" | "x-remote-uid" | "x-remote-group")
+        let name = name.replace('_', "-");
+        matches!(name.as_str(), "x-remote-user" | "x-remote-uid" | "x-remote-group")
             || name.starts_with(EXTRA_PREFIX)
             || name.starts_with("impersonate-")
     };
@@ -72,6 +74,8 @@ mod tests {
             ("x-remote-uid", "0"),
             ("x-remote-extra-scope", "all"),
             ("impersonate-user", "root"),
+            ("x_remote_user", "root"),
+            ("x-remote_group", "system:masters"),
             ("accept", "application/json"),
         ] {
             headers.append(HeaderName::from_static(name), HeaderValue::from_static(text));

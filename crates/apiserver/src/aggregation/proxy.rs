@@ -14,7 +14,7 @@ use corten_auth::User;
 use futures_util::StreamExt;
 use http::header::{HOST, HeaderName, HeaderValue, LOCATION, UPGRADE, X_CONTENT_TYPE_OPTIONS};
 use http::request::Parts;
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Body;
 use tokio::time::Instant;
@@ -69,6 +69,9 @@ where
     target.mark(&mut headers);
     headers.remove(FORWARDED_FOR);
     let path = path_and_query(&info.path, parts.uri.query());
+    if parts.method == Method::CONNECT {
+        return Ok(error(405, "method not allowed"));
+    }
     if is_upgrade(&parts.headers) {
         return Ok(upgrade(entry, parts, headers, to, &path, body).await);
     }
@@ -95,6 +98,12 @@ where
         Err(why) => return Ok(error(503, &format!("error trying to reach service: {why}"))),
     };
     let (mut parts, body) = response.into_parts();
+    if parts.status == StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(error(
+            503,
+            "error trying to reach service: backend switched protocols without being asked to",
+        ));
+    }
     if is_redirect(parts.status, &parts.headers) {
         return Ok(refused_redirect());
     }
@@ -184,6 +193,15 @@ fn error(code: u16, message: &str) -> Answer {
 
 /// The path that was authorized, encoded again, with the query.
 fn path_and_query(path: &str, query: Option<&str>) -> String {
+    let path = encoded_path(path);
+    match query {
+        Some(query) => format!("{path}?{query}"),
+        None => path,
+    }
+}
+
+/// A path, percent-encoded.
+pub(crate) fn encoded_path(path: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/$&+,:;=@!'()*".contains(&byte);
     let mut out: String = String::with_capacity(path.len());
     for byte in path.bytes() {
@@ -192,10 +210,7 @@ fn path_and_query(path: &str, query: Option<&str>) -> String {
             false => out.push_str(&format!("%{byte:02X}")),
         }
     }
-    match query {
-        Some(query) => format!("{out}?{query}"),
-        None => out,
-    }
+    out
 }
 
 #[cfg(test)]

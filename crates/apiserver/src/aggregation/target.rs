@@ -33,7 +33,7 @@ use super::discovery::Known;
 use super::identity;
 use super::openapi::Documents;
 use crate::call::Backend;
-use crate::connect::{Outgoing, is_proxyable, service_endpoints};
+use crate::connect::{Deadline, Outgoing, is_proxyable, service_endpoints};
 use crate::webhook_client::{SYSTEM_AUTHORITIES, error_message};
 
 /// The time that an unused connection stays open.
@@ -65,7 +65,7 @@ pub(super) struct FrontProxyClient {
     id: HeaderValue,
 }
 
-type Pool = Client<HttpsConnector<HttpConnector>, Outgoing>;
+type Pool = Client<Deadline<HttpsConnector<HttpConnector>>, Outgoing>;
 
 /// The connection settings of an APIService. It lives until those change.
 pub(crate) struct Target {
@@ -159,7 +159,7 @@ impl FrontProxyClient {
             .http2_max_header_list_size(HEADERS as u32)
             .http2_keep_alive_interval(Some(Duration::from_secs(30)))
             .http2_keep_alive_timeout(Duration::from_secs(15))
-            .build(connector);
+            .build(Deadline(connector));
         Ok(Link { pool, sessions: Arc::new(sessions) })
     }
 }

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use corten_api::Status;
 use futures_util::StreamExt;
-use http::header::{CONNECTION, HOST, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, BodyStream, Empty};
@@ -92,8 +94,11 @@ impl Sent {
     }
 }
 
-/// Removes hop-by-hop headers.
+/// Removes hop-by-hop headers, and a length that is not that of the body.
 pub(crate) fn remove_hops(headers: &mut HeaderMap) {
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
     for name in [CONNECTION, KEEP_ALIVE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE] {
         headers.remove(name);
     }

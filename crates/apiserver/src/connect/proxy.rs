@@ -14,6 +14,7 @@ use super::backend::ProxyBackend;
 use super::forward::Sent;
 use super::links::{self, Place};
 use super::object;
+use crate::aggregation::encoded_path;
 use crate::body::ResponseBody;
 use crate::call::{Backend, Call};
 use crate::random;
@@ -21,12 +22,17 @@ use crate::respond::Answer;
 
 const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 
-pub(super) async fn answer(call: &Call, sent: Sent) -> Result<Answer, Status> {
+/// Proxies a request, to its own path unless admission chose another one.
+pub(super) async fn answer(call: &Call, sent: Sent, path: Option<&str>) -> Result<Answer, Status> {
     let backend = match call.served.name() {
         "pods" => of_pod(call)?,
         "services" => of_service(call)?,
         _ => of_node(call).await?,
     };
+    if let Some(path) = path {
+        let path = encoded_path(&format!("/{}", path.trim_start_matches('/')));
+        return forward(sent, &backend, &path).await;
+    }
     let Some(path) = rest(sent.uri.path(), !call.at.namespace.is_empty()) else {
         if matches!(*sent.method(), Method::GET | Method::HEAD) && !sent.is_upgrade() {
             return redirect(&sent);

@@ -20,11 +20,12 @@ const DROPPED_ANNOTATIONS: [&str; 4] = [
     "pod.beta.kubernetes.io/init-containers",
 ];
 
-pub(crate) async fn bind(call: &mut Call) -> Result<Answer, Status> {
+/// Binds a pod, through its subresource `binding` or, without one, through the resource `bindings`.
+pub(crate) async fn bind(call: &mut Call, subresource: &str) -> Result<Answer, Status> {
     let mut binding = decode_as(call, "", "v1", "Binding")?;
     let (wanted, dry_run) = (call.wanted_whole()?, call.dry_run("CreateOptions")?);
     prepare::agree_on_namespace(call, &mut binding)?;
-    let write = Write::create("binding", dry_run);
+    let write = Write::create(subresource, dry_run);
     admission::admit(call, write, &mut binding).await?;
     if meta::name(&binding) != call.at.name {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
@@ -34,6 +35,7 @@ pub(crate) async fn bind(call: &mut Call) -> Result<Answer, Status> {
         return Err(Status::bad_request("Name parameter required."));
     }
     admission::validate(call, write, &binding).await?;
+    call.served = call.backend.catalog.get("", "v1", "pods").ok_or_else(Status::unknown_path)?;
     for _ in 0..RACE_RETRIES {
         let current = current(call).await?;
         check_preconditions(call, &binding, &current.tree, &current.object.key)?;

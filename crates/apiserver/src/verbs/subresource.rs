@@ -19,7 +19,7 @@ pub(crate) async fn call(call: &mut Call, verb: &str, subresource: &Subresource)
         (name, "patch") if whole => patch_verb::patch(call, name).await,
         ("scale", "get") => scale::get(call).await,
         ("scale", "update" | "patch") => scale::change(call, verb).await,
-        ("binding", "create") => binding::bind(call).await,
+        ("binding", "create") => binding::bind(call, "binding").await,
         ("eviction", "create") => eviction::evict(call).await,
         ("token", "create") => token::create(call).await,
         _ => Err(Status::method_not_allowed()),

@@ -107,12 +107,10 @@ pub(super) async fn create_object(
 ) -> Result<Bytes, Status> {
     prepare::to_stored(call, &mut object)?;
     refuse_while_terminating(call, &object)?;
-    // A resourceVersion that is not a number, or zero, is ignored. Dry runs do not reach the storage.
-    if !dry_run && meta::resource_version(&object).parse().is_ok_and(|revision: u64| revision != 0) {
-        return Err(Status::unexplained("resourceVersion should not be set on objects to be created"));
-    }
+    refuse_version(&object, dry_run)?;
     let write = Write::create("", dry_run);
     admission::admit(call, write, &mut object).await?;
+    refuse_version(&object, dry_run)?;
     prepare::agree_on_namespace(call, &mut object)?;
     prepare::drop_duplicate_owners(call, &mut object, prepare::AFTER_ADMISSION);
     let prefix =
@@ -185,6 +183,15 @@ pub(super) async fn create_object(
             return Err(Status::generated_name_taken(group, resource, &name));
         }
     }
+}
+
+/// Refuses a new object with a resourceVersion. One that is not a number, or zero, is ignored. Dry runs do not reach the
+/// storage.
+fn refuse_version(object: &Value, dry_run: bool) -> Result<(), Status> {
+    if !dry_run && meta::resource_version(object).parse().is_ok_and(|revision: u64| revision != 0) {
+        return Err(Status::unexplained("resourceVersion should not be set on objects to be created"));
+    }
+    Ok(())
 }
 
 /// Refuses new objects of a custom resource whose definition is being deleted.

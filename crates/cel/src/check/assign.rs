@@ -2,6 +2,7 @@
 //!
 //! An assignment that fails leaves the bindings as they were.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -12,7 +13,12 @@ pub(super) struct Bindings {
     bound: HashMap<Arc<str>, Type>,
     /// Previous values of the bindings that the current assignment changed.
     undo: Vec<(Arc<str>, Option<Type>)>,
+    /// The types that were looked at so far.
+    steps: Cell<usize>,
 }
+
+/// The limit of steps: variables that are bound to types with variables can make up types of any size.
+const MAX_STEPS: usize = 5_000_000;
 
 impl Bindings {
     /// True if a value of type `b` can be used where `a` is expected, or the other way round.
@@ -45,11 +51,25 @@ impl Bindings {
         self.undo.push((name.clone(), previous));
     }
 
+    /// Counts a step. Returns false if there were too many.
+    fn step(&self) -> bool {
+        self.steps.set(self.steps.get().saturating_add(1));
+        !self.are_exhausted()
+    }
+
+    /// True if an expression cannot be checked, because its types are too large. What was found out is not true then.
+    pub(super) fn are_exhausted(&self) -> bool {
+        self.steps.get() > MAX_STEPS
+    }
+
     fn all_assignable(&mut self, a: &[Type], b: &[Type]) -> bool {
         a.len() == b.len() && a.iter().zip(b).all(|(a, b)| self.assignable(a, b))
     }
 
     fn assignable(&mut self, a: &Type, b: &Type) -> bool {
+        if !self.step() {
+            return false;
+        }
         if let Type::Parameter(name) = b {
             let (valid, bound) = self.substitutes(a, b, name);
             if valid || bound {
@@ -102,7 +122,7 @@ impl Bindings {
 
     /// True if a variable does not occur in a type, also not through bindings.
     fn absent(&self, variable: &Type, within: &Type) -> bool {
-        if variable == within {
+        if !self.step() || variable == within {
             return false;
         }
         match within {
@@ -115,6 +135,7 @@ impl Bindings {
     pub(super) fn substitute(&self, ty: &Type, unbound_to_dyn: bool) -> Type {
         let inner = |ty: &Type| self.substitute(ty, unbound_to_dyn);
         match ty {
+            _ if !self.step() => Type::Dyn,
             Type::Parameter(name) => match self.bound.get(name) {
                 Some(bound) => inner(bound),
                 None if unbound_to_dyn => Type::Dyn,

@@ -149,7 +149,7 @@ fn parsed(arguments: &[Value<'_>]) -> u64 {
 ///
 /// Concatenated lists can be far longer than the cost limit, so the count stops there.
 fn whole_traversal(value: &Value<'_>) -> u64 {
-    const ENOUGH: u64 = 1 << 32;
+    const ENOUGH: u64 = 1 << 24;
     let mut total = 0u64;
     let mut pending = vec![value.clone()];
     while let Some(value) = pending.pop() {

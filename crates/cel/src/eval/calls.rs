@@ -70,7 +70,11 @@ impl<'a> Evaluator<'_, 'a> {
         if !after {
             self.charge(function.cost.of_call(arguments, None))?;
         }
-        let result = call(function, arguments, self.patterns);
+        let patterns = self.patterns;
+        let result = self.counted(|| call(function, arguments, patterns));
+        if matches!(result, Err(Error::Cancelled)) {
+            return result;
+        }
         if after {
             self.charge(function.cost.of_call(arguments, result.as_ref().ok()))?;
         }

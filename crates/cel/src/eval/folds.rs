@@ -10,7 +10,7 @@ use super::{Evaluator, Local, unsupported_key};
 use crate::cost;
 use crate::error::{Error, Result};
 use crate::program::{Fold, NodeId};
-use crate::value::{Entries, List, Map, Value};
+use crate::value::{Entries, Growing, List, Map, Value};
 
 impl<'a> Evaluator<'_, 'a> {
     fn set(&mut self, slot: usize, value: Local<'a>) {
@@ -93,11 +93,19 @@ impl<'a> Evaluator<'_, 'a> {
         self.charge(if constant { 1 } else { cost::LIST + 1 })?;
         let mut items = match self.take(slot)? {
             Value::List(List::Growing(items)) => items,
-            Value::List(list) => Arc::new(list.iter().collect::<Result<_>>()?),
+            Value::List(list) => {
+                let mut items = Growing::default();
+                for item in list.iter() {
+                    items.push(item?);
+                }
+                Arc::new(items)
+            }
             _ => return Err(Error::no_such_overload()),
         };
         Arc::make_mut(&mut items).push(item?);
-        Ok(Value::List(List::Growing(items)))
+        let list = Value::List(List::Growing(items));
+        self.allocate(&list)?;
+        Ok(list)
     }
 
     /// The accumulator's map, to be changed.
@@ -124,7 +132,9 @@ impl<'a> Evaluator<'_, 'a> {
         let value = value?;
         let mut entries = self.take_map(slot)?;
         add(Arc::make_mut(&mut entries), key, value)?;
-        Ok(Value::Map(Map::Entries(entries)))
+        let map = Value::Map(Map::Entries(entries));
+        self.allocate(&map)?;
+        Ok(map)
     }
 
     pub(super) fn insert_all(&mut self, slot: usize, entries: NodeId) -> Result<Value<'a>> {
@@ -139,7 +149,9 @@ impl<'a> Evaluator<'_, 'a> {
         for (key, value) in added.iter() {
             add(Arc::make_mut(&mut entries), key, value?)?;
         }
-        Ok(Value::Map(Map::Entries(entries)))
+        let map = Value::Map(Map::Entries(entries));
+        self.allocate(&map)?;
+        Ok(map)
     }
 }
 

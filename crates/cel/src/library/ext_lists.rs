@@ -11,6 +11,7 @@ use crate::cost::{Argument, Estimate, LIST, Range, TRAVERSAL};
 use crate::declare::{Declaration, Function, Library, Rules};
 use crate::error::{Error, Result};
 use crate::value::{List, Value, compare, equal};
+use crate::work;
 
 pub const LIBRARY: Library = Library { declarations: DECLARATIONS, types: &[] };
 
@@ -169,6 +170,7 @@ fn flatten<'a>(arguments: &[Value<'a>]) -> Result<Value<'a>> {
     let mut pending: Vec<(i64, Value<'a>)> = Vec::new();
     push_reversed(&mut pending, list, depth)?;
     while let Some((depth, value)) = pending.pop() {
+        work::spend(1)?;
         match value {
             Value::List(nested) if depth > 0 => push_reversed(&mut pending, &nested, depth - 1)?,
             value => {
@@ -262,6 +264,15 @@ fn reverse<'a>(arguments: &[Value<'a>]) -> Result<Value<'a>> {
     Ok(Value::list(items))
 }
 
+fn any_equal<'a>(items: &[Value<'a>], item: &Value<'a>) -> Result<bool> {
+    for known in items {
+        if equal(item, known).or_else(Error::unless_cancelled)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Keeps the first of equal items. Errors of comparisons count as differences.
 fn distinct<'a>(arguments: &[Value<'a>]) -> Result<Value<'a>> {
     let list = list(arguments, 0)?;
@@ -271,7 +282,7 @@ fn distinct<'a>(arguments: &[Value<'a>]) -> Result<Value<'a>> {
     let mut unique: Vec<Value<'a>> = Vec::new();
     for item in list.iter() {
         let item = item?;
-        if !unique.iter().any(|known| equal(&item, known).is_ok_and(|equal| equal)) {
+        if !any_equal(&unique, &item)? {
             unique.push(item);
         }
     }

@@ -7,9 +7,12 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
+use corten_api::Value as Tree;
+
 use super::{List, Map, Value};
 use crate::error::{Error, Result};
 use crate::schema::ListKind;
+use crate::work;
 
 /// `a == b`.
 pub fn equal<'a>(a: &Value<'a>, b: &Value<'a>) -> Result<bool> {
@@ -32,8 +35,8 @@ pub(super) fn direct<'a>(a: &Value<'a>, b: &Value<'a>) -> Result<bool> {
             Value::Int(_) | Value::Uint(_) | Value::Double(_),
             Value::Int(_) | Value::Uint(_) | Value::Double(_),
         ) => compare_numbers(a, b) == Some(Ordering::Equal),
-        (Value::String(a), Value::String(b)) => **a == **b,
-        (Value::Bytes(a), Value::Bytes(b)) => **a == **b,
+        (Value::String(a), Value::String(b)) => texts(a.as_bytes(), b.as_bytes())?,
+        (Value::Bytes(a), Value::Bytes(b)) => texts(a, b)?,
         (Value::Duration(a), Value::Duration(b)) => a == b,
         (Value::Timestamp(a), Value::Timestamp(b)) => a.same_instant(*b),
         (Value::Type(a), Value::Type(b)) => a.name() == b.name(),
@@ -44,10 +47,10 @@ pub(super) fn direct<'a>(a: &Value<'a>, b: &Value<'a>) -> Result<bool> {
         (Value::Opaque(a), Value::Opaque(b)) => a.equals(&**b).ok_or(Error::no_such_overload())?,
         (Value::Opaque(_), _) => return Err(Error::no_such_overload()),
         (Value::Object(a), Value::Object(b)) => a.equals(b)?,
-        (Value::Preserved(a), Value::Preserved(b)) => a == b,
+        (Value::Preserved(a), Value::Preserved(b)) => trees(a, b)?,
         (Value::List(a), Value::List(b)) => lists(a, b)?,
         (Value::Map(a), Value::Map(b)) => maps(a, b)?,
-        (Value::List(List::Typed(..) | List::Merged(..)) | Value::Map(Map::Typed(..)), _) => {
+        (Value::List(List::Typed(..) | List::Merged(_)) | Value::Map(Map::Typed(..)), _) => {
             return Err(Error::no_such_overload());
         }
         _ => false,
@@ -65,12 +68,12 @@ fn lists<'a>(a: &List<'a>, b: &List<'a>) -> Result<bool> {
     }
     let strict = matches!(a, List::Typed(..));
     for (a, b) in a.iter().zip(b.iter()) {
+        work::spend(1)?;
         if strict {
             if !direct(&a?, &b?)? {
                 return Ok(false);
             }
-        } else if matches!(a.and_then(|a| equal(&a, &b?)), Ok(false)) {
-            // Lists that expressions create ignore errors of items.
+        } else if !ignoring_errors(a.and_then(|a| equal(&a, &b?)))? {
             return Ok(false);
         }
     }
@@ -80,6 +83,7 @@ fn lists<'a>(a: &List<'a>, b: &List<'a>) -> Result<bool> {
 fn sets<'a>(a: &List<'a>, b: &List<'a>) -> Result<bool> {
     let mut known = HashSet::new();
     for item in a.iter() {
+        work::spend(1)?;
         known.insert(set_key(&item?)?);
     }
     let mut seen = HashSet::new();
@@ -153,18 +157,22 @@ fn maps<'a>(a: &Map<'a>, b: &Map<'a>) -> Result<bool> {
     }
     let Map::Typed(tree, schema) = a else {
         for (key, value) in a.iter() {
+            work::spend(1)?;
             let Some(other) = b.find(&key).ok().flatten() else { return Ok(false) };
-            if matches!(value.and_then(|value| equal(&value, &other)), Ok(false)) {
+            if !ignoring_errors(value.and_then(|value| equal(&value, &other)))? {
                 return Ok(false);
             }
         }
         return Ok(true);
     };
     for (key, value) in tree.iter() {
+        work::spend(1)?;
         if schema.value_of(key).is_none() {
             // A field that the schema does not have is compared as it is.
             let Map::Typed(other, _) = b else { return Err(Error::no_such_overload()) };
-            if other.get(key).is_some_and(|other| other != value) {
+            if let Some(other) = other.get(key)
+                && !trees(other, value)?
+            {
                 return Ok(false);
             }
             continue;
@@ -174,6 +182,46 @@ fn maps<'a>(a: &Map<'a>, b: &Map<'a>) -> Result<bool> {
             (Some(a), Some(b)) if !direct(&a, &b)? => return Ok(false),
             (Some(_), None) | (None, Some(_)) => return Ok(false),
             _ => {}
+        }
+    }
+    Ok(true)
+}
+
+/// Lists and maps that expressions create ignore errors of what they contain.
+fn ignoring_errors(outcome: Result<bool>) -> Result<bool> {
+    outcome.or_else(|error| error.unless_cancelled().map(|_| true))
+}
+
+/// The bytes that are compared in one step.
+const STEP: usize = 64;
+
+fn texts(a: &[u8], b: &[u8]) -> Result<bool> {
+    if a.len() != b.len() {
+        return Ok(false);
+    }
+    work::spend((a.len() / STEP) as u64)?;
+    Ok(a == b)
+}
+
+fn trees(a: &Tree, b: &Tree) -> Result<bool> {
+    work::spend(1)?;
+    match (a, b) {
+        (Tree::Array(a), Tree::Array(b)) => {
+            Ok(a.len() == b.len() && all(a.iter().zip(b), |(a, b)| trees(a, b))?)
+        }
+        (Tree::Object(a), Tree::Object(b)) => {
+            let entries = a.iter().zip(b.iter());
+            Ok(a.len() == b.len() && all(entries, |((k, a), (l, b))| Ok(k == l && trees(a, b)?))?)
+        }
+        (Tree::String(a), Tree::String(b)) => texts(a.as_bytes(), b.as_bytes()),
+        (a, b) => Ok(a == b),
+    }
+}
+
+fn all<T>(items: impl Iterator<Item = T>, holds: impl Fn(T) -> Result<bool>) -> Result<bool> {
+    for item in items {
+        if !holds(item)? {
+            return Ok(false);
         }
     }
     Ok(true)

@@ -1,62 +1,99 @@
 //! The text of values in error messages and of numbers in conversions, as Go formats them.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use super::{List, Map, Value};
 
-/// The text of a value in error messages, such as the key in `no such key: x`.
+/// The text of a value in error messages, such as the key in `no such key: x`. It ends after `MAX_TEXT` bytes: a value can
+/// contain another many times, and that another one.
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Value::Null => f.write_str("NULL_VALUE"),
-            Value::Bool(b) => write!(f, "{b}"),
-            Value::Int(i) => write!(f, "{i}"),
-            Value::Uint(u) => write!(f, "{u}"),
-            Value::Double(d) => f.write_str(&double(*d)),
-            Value::String(text) => f.write_str(text),
-            Value::Bytes(bytes) => {
-                let numbers: Vec<String> = bytes.iter().take(SHOWN).map(u8::to_string).collect();
-                write!(f, "[{}]", numbers.join(" "))
-            }
-            Value::Duration(nanos) => f.write_str(&super::time::go_duration(*nanos)),
-            Value::Timestamp(time) => write!(f, "{{{time}}}"),
-            Value::List(list) => items(f, list),
-            Value::Map(map) => entries(f, map),
-            Value::Type(ty) => write!(f, "{ty}"),
-            Value::Optional(None) => f.write_str("optional.none()"),
-            Value::Optional(Some(value)) => write!(f, "optional({value})"),
-            Value::Opaque(value) => write!(f, "{value:?}"),
-            Value::Object(object) => write!(f, "{}{{}}", object.name),
-            Value::Preserved(_) => f.write_str("unknown"),
-        }
+        Shown { out: f, left: MAX_TEXT }.value(self)
     }
 }
 
+/// Maximum length of a text in bytes.
+const MAX_TEXT: usize = 64 << 10;
 /// Texts of aggregates stop after this many entries: they are only parts of messages.
 const SHOWN: usize = 100;
 
-fn items(f: &mut fmt::Formatter<'_>, list: &List<'_>) -> fmt::Result {
-    f.write_str("[")?;
-    for (i, item) in list.iter().take(SHOWN).enumerate() {
-        let separator = if i > 0 { ", " } else { "" };
-        match item {
-            Ok(item) => write!(f, "{separator}{item}")?,
-            Err(error) => write!(f, "{separator}{error}")?,
-        }
-    }
-    f.write_str("]")
+/// A text that is written.
+struct Shown<'f, 'g> {
+    out: &'f mut fmt::Formatter<'g>,
+    /// The bytes that may follow.
+    left: usize,
 }
 
-fn entries(f: &mut fmt::Formatter<'_>, map: &Map<'_>) -> fmt::Result {
-    f.write_str("{")?;
-    for (i, (key, value)) in map.iter().take(SHOWN).enumerate() {
-        let separator = if i > 0 { ", " } else { "" };
+impl fmt::Write for Shown<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let shown = &text[..text.floor_char_boundary(self.left)];
+        // A character that is cut off ends the text, too.
+        self.left = if shown.len() < text.len() { 0 } else { self.left - text.len() };
+        self.out.write_str(shown)
+    }
+}
+
+impl Shown<'_, '_> {
+    fn value(&mut self, value: &Value<'_>) -> fmt::Result {
         match value {
-            Ok(value) => write!(f, "{separator}{key}: {value}")?,
-            Err(error) => write!(f, "{separator}{key}: {error}")?,
+            Value::Null => self.write_str("NULL_VALUE"),
+            Value::Bool(b) => write!(self, "{b}"),
+            Value::Int(i) => write!(self, "{i}"),
+            Value::Uint(u) => write!(self, "{u}"),
+            Value::Double(d) => self.write_str(&double(*d)),
+            Value::String(text) => self.write_str(text),
+            Value::Bytes(bytes) => {
+                let numbers: Vec<String> = bytes.iter().take(SHOWN).map(u8::to_string).collect();
+                write!(self, "[{}]", numbers.join(" "))
+            }
+            Value::Duration(nanos) => self.write_str(&super::time::go_duration(*nanos)),
+            Value::Timestamp(time) => write!(self, "{{{time}}}"),
+            Value::List(list) => self.items(list),
+            Value::Map(map) => self.entries(map),
+            Value::Type(ty) => write!(self, "{ty}"),
+            Value::Optional(None) => self.write_str("optional.none()"),
+            Value::Optional(Some(value)) => {
+                self.write_str("optional(")?;
+                self.value(value)?;
+                self.write_str(")")
+            }
+            Value::Opaque(value) => write!(self, "{value:?}"),
+            Value::Object(object) => write!(self, "{}{{}}", object.name),
+            Value::Preserved(_) => self.write_str("unknown"),
         }
     }
-    f.write_str("}")
+
+    fn items(&mut self, list: &List<'_>) -> fmt::Result {
+        self.write_str("[")?;
+        for (i, item) in list.iter().take(SHOWN).enumerate() {
+            if self.left == 0 {
+                break;
+            }
+            self.write_str(if i > 0 { ", " } else { "" })?;
+            match item {
+                Ok(item) => self.value(&item)?,
+                Err(error) => write!(self, "{error}")?,
+            }
+        }
+        self.write_str("]")
+    }
+
+    fn entries(&mut self, map: &Map<'_>) -> fmt::Result {
+        self.write_str("{")?;
+        for (i, (key, value)) in map.iter().take(SHOWN).enumerate() {
+            if self.left == 0 {
+                break;
+            }
+            self.write_str(if i > 0 { ", " } else { "" })?;
+            self.value(&key)?;
+            self.write_str(": ")?;
+            match value {
+                Ok(value) => self.value(&value)?,
+                Err(error) => write!(self, "{error}")?,
+            }
+        }
+        self.write_str("}")
+    }
 }
 
 /// A double as Go's `%g` prints it: the shortest digits, with an exponent below 1e-4 and from 1e6.

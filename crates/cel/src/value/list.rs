@@ -6,22 +6,44 @@
 
 use std::sync::Arc;
 
-use super::{Value, tree};
+use super::{Value, depth_around, tree};
 use crate::error::{Error, Result};
 use crate::schema::{ListKind, Schema};
 
 #[derive(Clone, Debug)]
 pub enum List<'a> {
-    Items(Arc<[Value<'a>]>),
+    /// With its depth.
+    Items(Arc<[Value<'a>]>, u32),
     /// The union of lists of a kind that merges, which keeps that kind.
-    Merged(Arc<[Value<'a>]>, &'a ListKind),
+    Merged(Arc<Merged<'a>>),
     /// A list that a comprehension builds.
-    Growing(Arc<Vec<Value<'a>>>),
+    Growing(Arc<Growing<'a>>),
     /// An array of an object without a schema.
     Plain(&'a [corten_api::Value]),
     /// An array with its schema, which is that of the array.
     Typed(&'a [corten_api::Value], &'a Schema),
     Joined(Arc<Joined<'a>>),
+}
+
+#[derive(Debug)]
+pub struct Merged<'a> {
+    pub(super) items: Vec<Value<'a>>,
+    pub(super) kind: &'a ListKind,
+    depth: u32,
+}
+
+/// A list that only the accumulator of a comprehension holds.
+#[derive(Clone, Debug, Default)]
+pub struct Growing<'a> {
+    items: Vec<Value<'a>>,
+    depth: u32,
+}
+
+impl<'a> Growing<'a> {
+    pub(crate) fn push(&mut self, item: Value<'a>) {
+        self.depth = self.depth.max(item.depth() + 1);
+        self.items.push(item);
+    }
 }
 
 /// Two lists, neither of them empty.
@@ -30,6 +52,7 @@ pub struct Joined<'a> {
     left: List<'a>,
     right: List<'a>,
     length: usize,
+    depth: u32,
 }
 
 impl Drop for Joined<'_> {
@@ -53,10 +76,33 @@ impl Default for List<'_> {
 }
 
 impl<'a> List<'a> {
+    /// A list that an expression created.
+    pub fn of(items: Arc<[Value<'a>]>) -> List<'a> {
+        let depth = depth_around(items.iter());
+        List::Items(items, depth)
+    }
+
+    /// The union of lists of a kind that merges.
+    pub(super) fn merged(items: Vec<Value<'a>>, kind: &'a ListKind) -> List<'a> {
+        let depth = depth_around(items.iter());
+        List::Merged(Arc::new(Merged { items, kind, depth }))
+    }
+
+    pub(super) fn depth(&self) -> u32 {
+        match self {
+            List::Items(_, depth) => *depth,
+            List::Merged(merged) => merged.depth,
+            List::Growing(growing) => growing.depth,
+            List::Joined(joined) => joined.depth,
+            List::Plain(_) | List::Typed(..) => 0,
+        }
+    }
+
     pub fn len(&self) -> usize {
         match self {
-            List::Items(items) | List::Merged(items, _) => items.len(),
-            List::Growing(items) => items.len(),
+            List::Items(items, _) => items.len(),
+            List::Merged(merged) => merged.items.len(),
+            List::Growing(growing) => growing.items.len(),
             List::Plain(items) | List::Typed(items, _) => items.len(),
             List::Joined(joined) => joined.length,
         }
@@ -76,8 +122,9 @@ impl<'a> List<'a> {
         let (mut list, mut index) = (self, index);
         loop {
             match list {
-                List::Items(items) | List::Merged(items, _) => return items.get(index).cloned().map(Ok),
-                List::Growing(items) => return items.get(index).cloned().map(Ok),
+                List::Items(items, _) => return items.get(index).cloned().map(Ok),
+                List::Merged(merged) => return merged.items.get(index).cloned().map(Ok),
+                List::Growing(growing) => return growing.items.get(index).cloned().map(Ok),
                 List::Plain(items) => return items.get(index).map(|item| Ok(tree::plain(item))),
                 List::Typed(items, schema) => return items.get(index).map(|item| tree::item(item, schema)),
                 List::Joined(joined) => {
@@ -99,7 +146,7 @@ impl<'a> List<'a> {
 
     /// This list followed by another, in constant time. Lists with a schema merge instead (`tree::add`).
     pub fn join(&self, other: &List<'a>) -> Result<List<'a>> {
-        if matches!(self, List::Typed(..) | List::Merged(..)) {
+        if matches!(self, List::Typed(..) | List::Merged(_)) {
             return tree::add(self, self.kind(), other);
         }
         if self.is_empty() {
@@ -109,7 +156,8 @@ impl<'a> List<'a> {
             return Ok(self.clone());
         }
         let length = self.len().checked_add(other.len()).ok_or(Error::Cancelled)?;
-        Ok(List::Joined(Arc::new(Joined { left: self.clone(), right: other.clone(), length })))
+        let depth = self.depth().max(other.depth());
+        Ok(List::Joined(Arc::new(Joined { left: self.clone(), right: other.clone(), length, depth })))
     }
 
     /// True if an item equals a value.
@@ -125,11 +173,12 @@ impl<'a> List<'a> {
             let outcome = if typed {
                 item.and_then(|item| super::equality::direct(&item, value))
             } else {
-                item.and_then(|item| super::equality::direct(value, &item)).or(Ok(false))
+                item.and_then(|item| super::equality::direct(value, &item)).or_else(Error::unless_cancelled)
             };
             match outcome {
                 Ok(true) => return Ok(true),
                 Ok(false) => {}
+                Err(Error::Cancelled) => return Err(Error::Cancelled),
                 Err(failed) => error = error.or(Some(failed)),
             }
         }
@@ -153,7 +202,7 @@ impl<'a> List<'a> {
     pub(super) fn kind(&self) -> Option<&'a ListKind> {
         match self {
             List::Typed(_, schema) => schema.list_kind(),
-            List::Merged(_, kind) => Some(kind),
+            List::Merged(merged) => Some(merged.kind),
             _ => None,
         }
     }

@@ -44,6 +44,8 @@ const FEW: usize = 8;
 pub struct Entries<'a> {
     entries: Vec<(Value<'a>, Value<'a>)>,
     index: HashMap<Key, usize>,
+    /// The greatest depth of a value.
+    depth: u32,
 }
 
 impl<'a> Entries<'a> {
@@ -53,6 +55,10 @@ impl<'a> Entries<'a> {
 
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    pub(super) fn depth(&self) -> u32 {
+        self.depth + 1
     }
 
     /// The position of a key of the same type.
@@ -66,6 +72,7 @@ impl<'a> Entries<'a> {
     /// Sets a key. Returns false if its type cannot be a key.
     pub fn insert(&mut self, key: Value<'a>, value: Value<'a>) -> bool {
         let Some(hashed) = Key::of(&key) else { return false };
+        self.depth = self.depth.max(value.depth());
         if let Some(at) = self.position(&key) {
             self.entries[at].1 = value;
             return true;

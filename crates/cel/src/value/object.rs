@@ -14,12 +14,22 @@ pub struct Object<'a> {
     pub name: Arc<str>,
     /// In the order of the literal; names are unique.
     pub fields: Vec<(Arc<str>, Value<'a>)>,
+    /// The greatest depth of a field.
+    depth: u32,
 }
 
 /// The texts of a JSON patch's operation.
 const TEXTS: [&str; 3] = ["op", "path", "from"];
 
 impl<'a> Object<'a> {
+    pub(crate) fn new(name: Arc<str>, fields: usize) -> Object<'a> {
+        Object { name, fields: Vec::with_capacity(fields), depth: 0 }
+    }
+
+    pub(super) fn depth(&self) -> u32 {
+        self.depth + 1
+    }
+
     pub fn get(&self, name: &str) -> Option<&Value<'a>> {
         self.fields.iter().find(|(known, _)| **known == *name).map(|(_, value)| value)
     }
@@ -30,6 +40,7 @@ impl<'a> Object<'a> {
             let found = go_type(&value);
             return Err(format!("unexpected type {found} for JSONPatchType '{name}' field").into());
         }
+        self.depth = self.depth.max(value.depth());
         match self.fields.iter_mut().find(|(known, _)| known == name) {
             Some((_, known)) => *known = value,
             None => self.fields.push((name.clone(), value)),

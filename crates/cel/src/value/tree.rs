@@ -165,17 +165,17 @@ pub(super) fn add<'a>(list: &List<'a>, kind: Option<&'a ListKind>, other: &List<
     match kind {
         Some(kind @ ListKind::Map(keys)) => {
             add_to_map_list(&mut result, other, keys)?;
-            Ok(List::Merged(result.into(), kind))
+            Ok(List::merged(result, kind))
         }
         Some(kind @ ListKind::Set) => {
             add_to_set(&mut result, other)?;
-            Ok(List::Merged(result.into(), kind))
+            Ok(List::merged(result, kind))
         }
         _ => {
             for value in other.iter() {
                 result.push(value?);
             }
-            Ok(List::Items(result.into()))
+            Ok(List::of(result.into()))
         }
     }
 }

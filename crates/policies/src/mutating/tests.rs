@@ -97,3 +97,25 @@ fn json_patches() {
     check(MAP, &[patch("[]")], Err("must evaluate to list(JSONPatch) but got list(dyn)"));
     check(MAP, &[patch("JSONPatch{op: 'add'}")], Err("must evaluate to list(JSONPatch) but got JSONPatch"));
 }
+
+#[test]
+fn values_that_contain_others_many_times_are_refused() {
+    let many = format!("[1]{}", ".map(x, [x, x])".repeat(60));
+    check(
+        MAP,
+        &[("JSONPatch", &format!("[JSONPatch{{op: 'add', path: '/x', value: {many}}}]"))],
+        Err("JSONPath valueExpression evaluated to a type that could not marshal to JSON: exceeded max size"),
+    );
+    check(
+        MAP,
+        &[(APPLY, &format!("Object{{data: {{'x': {many}}}}}"))],
+        Err("fail to convert field \"data\": exceeded max size"),
+    );
+    let long = format!("{}.map(x, [x, x, x, x])", "['aaaaaaaa'.replace('', 'aaaaaaaaaaaaaaaa')]");
+    let long = format!("{long}{}", ".map(x, [x, x, x, x, x, x, x, x])".repeat(5));
+    check(
+        MAP,
+        &[("JSONPatch", &format!("[JSONPatch{{op: 'add', path: '/x', value: {long}}}]"))],
+        Err("JSONPath valueExpression evaluated to a type that could not marshal to JSON: exceeded max size"),
+    );
+}

@@ -198,8 +198,12 @@ async fn mutate<'i>(
         let error = outcome.as_ref().err().map(String::as_str);
         counters.mutated((&policy.name, &binding.name), error, began.elapsed());
         let new = match outcome {
-            Ok(Some(new)) => from_target(attributes, &invocation.target, new).await?,
+            Ok(Some(new)) => from_target(attributes, &invocation.target, new).await.map_err(|s| s.message),
             Ok(None) => continue,
+            Err(message) => Err(message),
+        };
+        let new = match new {
+            Ok(new) => new,
             Err(message) => {
                 let (hook, binding) = (invocation.hook, Some(binding));
                 failures.push(Failure { hook, binding, message, is_invalid: true });

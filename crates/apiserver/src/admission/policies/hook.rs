@@ -112,19 +112,15 @@ impl<E: Evaluator> Policy<E> {
     /// evaluation always is, because it compiles.
     pub(in crate::admission) fn evaluate<T>(&self, work: impl FnOnce(&E) -> T) -> T {
         let timed = || {
+            let compiled = self.compiled();
             let began = Instant::now();
-            let outcome = work(self.compiled());
+            let outcome = work(compiled);
             if began.elapsed() > SLOW && !self.is_slow.load(Ordering::Relaxed) {
                 self.is_slow.store(true, Ordering::Relaxed);
             }
             outcome
         };
-        if self.compiled.get().is_none() {
-            heavy::blocking(|| {
-                self.compiled();
-            });
-        }
-        match self.is_slow.load(Ordering::Relaxed) {
+        match self.compiled.get().is_none() || self.is_slow.load(Ordering::Relaxed) {
             true => heavy::blocking(timed),
             false => timed(),
         }

@@ -94,10 +94,14 @@ impl Webhook {
         target: &Target,
         object: Option<&Value>,
     ) -> Result<bool, Status> {
-        let conditions = self.conditions.get_or_init(|| {
+        let compile = || {
             let policy = if self.ignores_failure { FailurePolicy::Ignore } else { FailurePolicy::Fail };
             MatchConditions::compile(Some(&self.match_conditions), policy)
-        });
+        };
+        let conditions = match self.conditions.get() {
+            Some(conditions) => conditions,
+            None => heavy::blocking(|| self.conditions.get_or_init(compile)),
+        };
         if conditions.is_empty() {
             return Ok(true);
         }

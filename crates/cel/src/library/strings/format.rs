@@ -9,6 +9,7 @@ use super::super::arguments::{check_text, list, text};
 use super::number;
 use crate::error::{Error, Result};
 use crate::value::{List, Map, Value};
+use crate::work;
 
 /// Lists and maps inside each other.
 const MAX_DEPTH: usize = 500;
@@ -161,6 +162,7 @@ fn during_formatting(error: Error) -> Error {
 }
 
 fn string(value: &Value<'_>, depth: usize) -> Result<String> {
+    work::spend(1)?;
     match value {
         Value::List(list) => items(list, depth),
         Value::Map(map) => entries(map, depth),
