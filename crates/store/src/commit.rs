@@ -118,7 +118,8 @@ impl Committer {
         let state = self.shared.state.read();
         let leases = self.shared.leases.lock();
         let compacted = self.shared.compacted.load(Ordering::Acquire);
-        let mut planner = Planner::new(&state, &leases, compacted, self.assigned, Instant::now());
+        let sealing = &*self.shared.generations.sealing;
+        let mut planner = Planner::new(&state, &leases, sealing, compacted, self.assigned, Instant::now());
         let mut responses = Vec::with_capacity(requests.len());
         for request in requests {
             responses.push(match request {

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{Entry, Revision};
+use crate::{Entry, Revision, SealingError};
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -21,6 +21,18 @@ pub enum Error {
     Future { requested: Revision, current: Revision },
     #[error("lease does not exist or has expired")]
     UnknownLease,
+    #[error("cannot encrypt value of {key}")]
+    Seal {
+        key: Arc<str>,
+        #[source]
+        source: SealingError,
+    },
+    #[error("cannot decrypt value of {key}")]
+    Open {
+        key: Arc<str>,
+        #[source]
+        source: SealingError,
+    },
     #[error("invalid request: {0}")]
     Invalid(&'static str),
     /// Nothing was written; the same write can succeed once there is space.

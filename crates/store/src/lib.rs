@@ -26,6 +26,7 @@ mod model;
 mod observe;
 mod plan;
 mod queue;
+mod sealing;
 mod shared;
 mod state;
 mod store;
@@ -39,6 +40,7 @@ pub use log::fuzz;
 pub use model::{
     Committed, Entry, Event, Expect, LeaseId, NewValue, Note, Observer, Op, Options, Range, Revision, Txn,
 };
+pub use sealing::{Opened, Sealing, SealingError};
 pub use store::Store;
 pub use watch::Watch;
 pub use worker_threads::WorkerThreads;

@@ -7,7 +7,10 @@ use std::{any::Any, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
-use crate::{Error, WorkerThreads};
+use crate::{
+    Error, WorkerThreads,
+    sealing::{Plain, Sealing},
+};
 
 /// A position in the store's single history. All writes of a transaction, and all deletions with a lease, have one revision.
 /// The first one of a new store is 1.
@@ -211,12 +214,20 @@ pub struct Options {
     pub snapshot_bytes: u64,
     /// The threads that submit requests; with them, a commit may wait for more requests while all are busy.
     pub worker_threads: Option<Arc<WorkerThreads>>,
+    /// Encrypts values on disk; by default they are plain.
+    pub sealing: Arc<dyn Sealing>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let history = Duration::from_secs(5 * 60);
-        Options { history, accept_loss: false, snapshot_bytes: 64 << 20, worker_threads: None }
+        Options {
+            history,
+            accept_loss: false,
+            snapshot_bytes: 64 << 20,
+            worker_threads: None,
+            sealing: Arc::new(Plain),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use std::{
 use crate::{
     Committed, Entry, Error, Event, LeaseId, NewValue, Op, Revision, Txn,
     lease::{Leases, Term},
+    sealing::{self, Sealing},
     state::{self, State},
 };
 
@@ -20,6 +21,8 @@ use crate::{
 pub(crate) struct Write {
     pub(crate) event: Arc<Event>,
     pub(crate) digest: u64,
+    /// The value as it is written to disk, if that is not the entry's.
+    pub(crate) sealed: Option<Vec<u8>>,
 }
 
 /// The changes of a batch, in order.
@@ -40,6 +43,7 @@ impl Changes {
 pub(crate) struct Planner<'a> {
     state: &'a State,
     leases: &'a Leases,
+    sealing: &'a dyn Sealing,
     now: Instant,
     compacted: Revision,
     /// The last assigned revision, published or not.
@@ -57,6 +61,7 @@ impl<'a> Planner<'a> {
     pub(crate) fn new(
         state: &'a State,
         leases: &'a Leases,
+        sealing: &'a dyn Sealing,
         compacted: Revision,
         assigned: Revision,
         now: Instant,
@@ -64,6 +69,7 @@ impl<'a> Planner<'a> {
         Planner {
             state,
             leases,
+            sealing,
             now,
             compacted,
             assigned,
@@ -97,17 +103,26 @@ impl<'a> Planner<'a> {
         }
         let revision = self.assigned + 1;
         let mut entries = Vec::with_capacity(txn.ops.len());
+        let mut writes = Vec::with_capacity(txn.ops.len());
         for (op, current) in txn.ops.into_iter().zip(currents) {
             entries.push(match op {
                 Op::Check { .. } => current,
                 Op::Delete { .. } => {
-                    if let Some(entry) = &current {
-                        self.delete(entry, revision);
-                    }
+                    writes.extend(current.clone().map(|entry| (Self::deletion(&entry, revision), None)));
                     current
                 }
-                Op::Put { key, value, lease, .. } => Some(self.put(key, value, lease, current, revision)),
+                Op::Put { key, value, lease, .. } => {
+                    let event = Self::put(key, value, lease, current, revision);
+                    let entry = event.current.clone();
+                    let sealed =
+                        entry.as_deref().map(|entry| sealing::seal(self.sealing, entry)).transpose()?;
+                    writes.push((event, sealed.flatten()));
+                    entry
+                }
             });
+        }
+        for (event, sealed) in writes {
+            self.write(event, sealed);
         }
         Ok(Committed { revision: self.visible, entries })
     }
@@ -135,7 +150,7 @@ impl<'a> Planner<'a> {
         let revision = self.assigned + 1;
         for key in keys {
             if let Some(entry) = self.current(&key).filter(|entry| entry.lease == Some(id)) {
-                self.delete(&entry, revision);
+                self.write(Self::deletion(&entry, revision), None);
             }
         }
         self.changes.leases.insert(id, None);
@@ -179,13 +194,12 @@ impl<'a> Planner<'a> {
     }
 
     fn put(
-        &mut self,
         key: Arc<str>,
         value: NewValue,
         lease: Option<LeaseId>,
         previous: Option<Arc<Entry>>,
         revision: Revision,
-    ) -> Arc<Entry> {
+    ) -> Event {
         // All versions of a key share its first allocation.
         let key = previous.as_ref().map_or(key, |entry| Arc::clone(&entry.key));
         let entry = Arc::new(Entry {
@@ -197,28 +211,27 @@ impl<'a> Planner<'a> {
             version: previous.as_ref().map_or(0, |entry| entry.version) + 1,
             lease,
         });
-        self.write(Event { revision, key, current: Some(Arc::clone(&entry)), previous });
-        entry
+        Event { revision, key, current: Some(entry), previous }
     }
 
-    fn delete(&mut self, entry: &Arc<Entry>, revision: Revision) {
+    fn deletion(entry: &Arc<Entry>, revision: Revision) -> Event {
         let (key, previous) = (Arc::clone(&entry.key), Some(Arc::clone(entry)));
-        self.write(Event { revision, key, current: None, previous });
+        Event { revision, key, current: None, previous }
     }
 
-    fn write(&mut self, event: Event) {
+    fn write(&mut self, event: Event, sealed: Option<Vec<u8>>) {
         self.assigned = event.revision;
         self.visible = event.revision;
         self.digest = state::advance(self.digest, &event, state::mark);
         self.changed.insert(Arc::clone(&event.key), event.current.clone());
-        self.changes.writes.push(Write { event: Arc::new(event), digest: self.digest });
+        self.changes.writes.push(Write { event: Arc::new(event), digest: self.digest, sealed });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Expect;
+    use crate::{Expect, sealing::Plain};
 
     fn put(key: &str, expect: Expect, lease: Option<LeaseId>) -> Txn {
         Op::Put { key: key.into(), expect, value: NewValue::default(), lease }.into()
@@ -226,7 +239,7 @@ mod tests {
 
     fn check(steps: impl FnOnce(&mut Planner<'_>)) -> Vec<String> {
         let (state, leases) = (State::default(), Leases::default());
-        let mut planner = Planner::new(&state, &leases, 0, 10, Instant::now());
+        let mut planner = Planner::new(&state, &leases, &Plain, 0, 10, Instant::now());
         steps(&mut planner);
         let show = |write: &Write| {
             let event = &write.event;

@@ -6,7 +6,10 @@
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
-use crate::{Entry, Event, Range, Revision};
+use crate::{
+    Entry, Error, Event, Range, Revision,
+    sealing::{self, Sealing},
+};
 
 #[derive(Default)]
 pub(crate) struct State {
@@ -24,6 +27,17 @@ impl State {
     pub(crate) fn restore(&mut self, entry: Arc<Entry>) {
         self.digest ^= mark(&entry);
         self.entries.insert(Arc::clone(&entry.key), entry);
+    }
+
+    /// Opens the values of entries that were read from disk. Returns true if one of them should be sealed again.
+    pub(crate) fn open(&mut self, sealing: &dyn Sealing) -> Result<bool, Error> {
+        let mut is_any_stale = false;
+        for entry in self.entries.values_mut() {
+            let (opened, is_stale) = sealing::open(sealing, Arc::clone(entry))?;
+            is_any_stale |= is_stale;
+            *entry = opened;
+        }
+        Ok(is_any_stale)
     }
 
     pub(crate) fn apply(&mut self, event: &Event) {

@@ -73,7 +73,7 @@ impl Store {
         }
         let mut tolerance = Tolerance::new(options.accept_loss);
         let (witness, marks) = open_witness(&dir.join(WITNESS), &mut tolerance)?;
-        let generations = Arc::new(Generations::open(dir, &mut tolerance)?);
+        let generations = Arc::new(Generations::open(dir, options.sealing, &mut tolerance)?);
         let loaded = load::load(&generations, marks.unwrap_or_default(), &mut tolerance)?;
         generations.prune(loaded.compacted)?;
         if marks.is_none() && loaded.state.revision > 0 {

@@ -1,6 +1,7 @@
 //! Entry points of the log's private decoders for the fuzz targets in `fuzz/`; nothing else calls them.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::file::{LogFile, START};
 use super::frame::Builder;
@@ -9,6 +10,7 @@ use super::history;
 use super::load::{Tolerance, load};
 use super::record::Record;
 use crate::Error;
+use crate::sealing::Plain;
 use crate::witness::Marks;
 
 /// The number of records in a frame.
@@ -21,7 +23,7 @@ const RECORDS: usize = 4;
 ///
 /// If a record is not written as it was read, or a store that accepted a loss does not load afterwards.
 pub fn load_records(dir: &Path, data: &[u8], is_snapshot: bool, damage: (u16, u8)) -> Result<(), Error> {
-    let generations = Generations::open(dir, &mut Tolerance::new(false))?;
+    let generations = Generations::open(dir, Arc::new(Plain), &mut Tolerance::new(false))?;
     let log = generations.begin(0)?;
     if is_snapshot {
         let snapshot = generations.create_snapshot(0)?;
@@ -43,7 +45,7 @@ pub fn load_records(dir: &Path, data: &[u8], is_snapshot: bool, damage: (u16, u8
 
 fn reload(dir: &Path, accept_loss: bool) -> Result<(), Error> {
     let mut tolerance = Tolerance::new(accept_loss);
-    let generations = Generations::open(dir, &mut tolerance)?;
+    let generations = Generations::open(dir, Arc::new(Plain), &mut tolerance)?;
     let loaded = load(&generations, Marks::default(), &mut tolerance)?;
     let _ = history::events(&generations, "", 0, loaded.state.revision, 100);
     let _ = history::undo(&generations, "", 0, loaded.state.revision);

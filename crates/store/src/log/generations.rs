@@ -14,7 +14,7 @@ use super::{
     load::Tolerance,
     spare::Spare,
 };
-use crate::{Damage, Error, Revision};
+use crate::{Damage, Error, Revision, Sealing};
 
 const LOG: &str = "log";
 const SNAPSHOT: &str = "snapshot";
@@ -33,11 +33,16 @@ pub(crate) struct Generations {
     dir: PathBuf,
     /// `None` once the store is closed.
     list: RwLock<Option<Vec<Arc<Generation>>>>,
+    pub(crate) sealing: Arc<dyn Sealing>,
 }
 
 impl Generations {
     /// Lists the files of a directory, without reading them.
-    pub(crate) fn open(dir: &Path, tolerance: &mut Tolerance) -> Result<Generations, Error> {
+    pub(crate) fn open(
+        dir: &Path,
+        sealing: Arc<dyn Sealing>,
+        tolerance: &mut Tolerance,
+    ) -> Result<Generations, Error> {
         let mut logs = BTreeMap::new();
         let mut snapshots = BTreeMap::new();
         for file in fs::read_dir(dir).map_err(Error::file(dir))? {
@@ -65,7 +70,7 @@ impl Generations {
         if let Some(base) = snapshots.into_keys().next_back() {
             tolerance.accept_or_fail(Damage::Log { file: name(LOG, base), at: 0 })?;
         }
-        Ok(Generations { dir: dir.into(), list: RwLock::new(Some(list)) })
+        Ok(Generations { dir: dir.into(), list: RwLock::new(Some(list)), sealing })
     }
 
     pub(super) fn all(&self) -> Result<Vec<Arc<Generation>>, Error> {

@@ -11,7 +11,7 @@ use super::{
     generations::{Generation, Generations},
     record::{Record, Write},
 };
-use crate::{Damage, Entry, Error, Event, Revision};
+use crate::{Damage, Entry, Error, Event, Revision, Sealing, sealing};
 
 /// The events under `prefix` after one revision up to and including another: the first `limit`, and the others of the last
 /// one's revision.
@@ -32,7 +32,7 @@ pub(crate) fn events(
         if write.key.starts_with(prefix) {
             let previous = past.replaced(write)?;
             let key = previous.as_ref().map_or_else(|| write.key.into(), |entry| Arc::clone(&entry.key));
-            let current = write.entry(Arc::clone(&key));
+            let current = past.opened(write.entry(Arc::clone(&key)))?;
             events.push(Arc::new(Event { revision: write.revision, key, current, previous }));
         }
         Ok(ControlFlow::Continue(()))
@@ -59,11 +59,18 @@ pub(crate) fn undo(
     Ok(entries)
 }
 
-struct Past(Vec<Arc<Generation>>);
+struct Past<'a> {
+    generations: Vec<Arc<Generation>>,
+    sealing: &'a dyn Sealing,
+}
 
-impl Past {
-    fn of(generations: &Generations) -> Result<Past, Error> {
-        generations.all().map(Past)
+impl<'a> Past<'a> {
+    fn of(generations: &'a Generations) -> Result<Past<'a>, Error> {
+        Ok(Past { generations: generations.all()?, sealing: &*generations.sealing })
+    }
+
+    fn opened(&self, entry: Option<Arc<Entry>>) -> Result<Option<Arc<Entry>>, Error> {
+        entry.map(|entry| sealing::open(self.sealing, entry).map(|(entry, _)| entry)).transpose()
     }
 
     /// Calls `visit` with the writes after one revision up to and including another, in order.
@@ -74,8 +81,8 @@ impl Past {
         mut visit: impl FnMut(&Write<'_>) -> Result<ControlFlow<()>, Error>,
     ) -> Result<(), Error> {
         let mut buffer = Buffer::default();
-        let first = self.0.iter().rposition(|generation| generation.log.base <= after).unwrap_or(0);
-        for Generation { log, .. } in self.0[first..].iter().map(|generation| &**generation) {
+        let first = self.generations.iter().rposition(|generation| generation.log.base <= after).unwrap_or(0);
+        for Generation { log, .. } in self.generations[first..].iter().map(|generation| &**generation) {
             let mut at = log.frame_after(after)?;
             while at < log.end() {
                 let frame = log.expect_frame(at, &mut buffer)?;
@@ -100,13 +107,16 @@ impl Past {
         if previous == 0 {
             return Ok(None);
         }
-        let log = self.0.iter().rev().find(|generation| generation.log.base < previous);
+        let log = self.generations.iter().rev().find(|generation| generation.log.base < previous);
         let file = match log {
             Some(generation) => Some(&generation.log),
-            None => self.0.first().and_then(|generation| generation.snapshot.get()),
+            None => self.generations.first().and_then(|generation| generation.snapshot.get()),
         };
         let found = file.map(|file| find(file, key, previous)).transpose()?.flatten();
-        found.map(Some).ok_or_else(|| Damage::Missing { key: key.into(), revision, previous }.into())
+        match self.opened(found)? {
+            Some(entry) => Ok(Some(entry)),
+            None => Err(Damage::Missing { key: key.into(), revision, previous }.into()),
+        }
     }
 }
 

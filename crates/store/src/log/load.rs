@@ -85,21 +85,28 @@ pub(crate) fn load(
     if tolerance.lost {
         state.revision = assigned;
     }
-    let compacted = if tolerance.lost { assigned } else { compacted };
+    let is_stale = state.open(&*generations.sealing)?;
+    let compacted = match () {
+        () if tolerance.lost => assigned,
+        () if is_stale => state.revision,
+        () => compacted,
+    };
     let mut loaded = Loaded { state, leases, compacted, assigned };
     for entry in loaded.state.all() {
         if let Some(id) = entry.lease {
             loaded.leases.attach(&entry.key, id);
         }
     }
-    if tolerance.lost {
-        write_recovered_state(generations, &loaded)?;
+    if tolerance.lost || is_stale {
+        write_again(generations, &loaded)?;
     }
     Ok(loaded)
 }
 
-/// After an accepted loss: writes a snapshot of the remaining data, so that the next load finds a consistent store.
-fn write_recovered_state(generations: &Generations, loaded: &Loaded) -> Result<(), Error> {
+/// Writes a snapshot of the loaded entries and removes all other files: after an accepted loss, so that the next load finds a
+/// consistent store; and when values are to be encrypted in another way, so that nothing on disk is plain or needs the
+/// old key.
+fn write_again(generations: &Generations, loaded: &Loaded) -> Result<(), Error> {
     let mut gone = generations.take_all()?;
     generations.begin(loaded.state.revision)?;
     Snapshot::of(&loaded.state, &loaded.leases, loaded.compacted).write(generations)?;

@@ -77,18 +77,19 @@ pub(super) struct Totals {
 }
 
 impl<'a> Write<'a> {
-    pub(super) fn of(event: &'a Event, digest: u64) -> Self {
+    /// The record of an event, with the value as it is stored if that is not the entry's.
+    pub(super) fn of(event: &'a Event, digest: u64, sealed: Option<&'a [u8]>) -> Self {
         let previous = event.previous.as_ref().map_or(0, |entry| entry.mod_revision);
-        let put = event.current.as_deref().map(Put::of);
+        let put = event.current.as_deref().map(|entry| Put::of(entry, sealed));
         Write { revision: event.revision, previous, digest: Digest::OfKeys(digest), key: &event.key, put }
     }
 
-    pub(super) fn live(entry: &'a Entry) -> Self {
-        let (revision, put) = (entry.mod_revision, Some(Put::of(entry)));
+    pub(super) fn live(entry: &'a Entry, sealed: Option<&'a [u8]>) -> Self {
+        let (revision, put) = (entry.mod_revision, Some(Put::of(entry, sealed)));
         Write { revision, previous: 0, digest: Digest::OfKeys(0), key: &entry.key, put }
     }
 
-    /// The entry of a put, with a shared key; `None` for a deletion.
+    /// The entry of a put, with a shared key and the value as it is stored; `None` for a deletion.
     pub(super) fn entry(&self, key: Arc<str>) -> Option<Arc<Entry>> {
         let put = self.put?;
         Some(Arc::new(Entry {
@@ -104,9 +105,10 @@ impl<'a> Write<'a> {
 }
 
 impl<'a> Put<'a> {
-    fn of(entry: &'a Entry) -> Self {
+    fn of(entry: &'a Entry, sealed: Option<&'a [u8]>) -> Self {
         let lease = entry.lease.map_or(0, |id| id.0);
         let Entry { create_revision, version, value, .. } = entry;
+        let value = sealed.unwrap_or(value);
         Put { create_revision: *create_revision, version: *version, lease, value }
     }
 }

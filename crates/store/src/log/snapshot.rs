@@ -12,8 +12,9 @@ use super::{
     record::{Digest, Record, Totals, Write},
 };
 use crate::{
-    Entry, Error, LeaseId, Revision,
+    Entry, Error, LeaseId, Revision, Sealing,
     lease::{Leases, Term},
+    sealing,
     state::State,
 };
 
@@ -42,7 +43,7 @@ impl Snapshot {
         // In the order of a log, so that both are searched in the same way.
         self.entries.sort_unstable_by_key(|entry| entry.mod_revision);
         let file = generations.create_snapshot(self.totals.revision)?;
-        if let Err(error) = self.fill(&file) {
+        if let Err(error) = self.fill(&file, &*generations.sealing) {
             // A temporary file is never loaded; removing it only frees its space.
             let _ = std::fs::remove_file(file.path());
             return Err(error);
@@ -50,10 +51,11 @@ impl Snapshot {
         generations.complete(file)
     }
 
-    fn fill(&self, file: &LogFile) -> Result<(), Error> {
+    fn fill(&self, file: &LogFile, sealing: &dyn Sealing) -> Result<(), Error> {
         let mut writer = Writer { file, frame: Builder::default(), last: 0, at: START, synced: START };
         for entry in &self.entries {
-            writer.push(&Record::Write(Write::live(entry)), entry.mod_revision)?;
+            let sealed = sealing::seal(sealing, entry)?;
+            writer.push(&Record::Write(Write::live(entry, sealed.as_deref())), entry.mod_revision)?;
         }
         for (id, term) in &self.leases {
             writer.push(&Record::lease(*id, Some(term)), 0)?;

@@ -48,7 +48,7 @@ impl Engine {
     pub(crate) fn commit(&mut self, changes: &Changes) -> Result<(), Error> {
         self.frame.clear();
         for write in &changes.writes {
-            self.frame.push(&Record::Write(Write::of(&write.event, write.digest)));
+            self.frame.push(&Record::Write(Write::of(&write.event, write.digest, write.sealed.as_deref())));
         }
         for (id, term) in &changes.leases {
             self.frame.push(&Record::lease(*id, term.as_ref()));
