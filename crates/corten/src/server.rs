@@ -13,8 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, bail};
 use corten_apiserver::{
-    AdmissionPlugins, AuthorizationModes, Limits, Options, PortRange, RuntimeConfig, ServiceRanges,
-    TolerationSeconds, go_duration,
+    AdmissionPlugins, AuthorizationModes, EncryptionAtRest, Limits, Options, PortRange, RuntimeConfig,
+    ServiceRanges, TolerationSeconds, go_duration,
 };
 use corten_base::Clock;
 use corten_client::Client;
@@ -141,6 +141,13 @@ pub(crate) struct Args {
     /// File with an AdmissionConfiguration (apiserver.config.k8s.io/v1).
     #[arg(long, value_name = "FILE")]
     admission_control_config_file: Option<PathBuf>,
+    /// File with an EncryptionConfiguration (apiserver.config.k8s.io/v1): which resources are encrypted in the store, and
+    /// with which keys.
+    #[arg(long, value_name = "FILE")]
+    encryption_provider_config: Option<PathBuf>,
+    /// Use the EncryptionConfiguration again whenever its file changes.
+    #[arg(long, requires = "encryption_provider_config")]
+    encryption_provider_config_automatic_reload: bool,
     /// Seconds that pods tolerate the taint not-ready:NoExecute, unless they have a toleration of their own.
     #[arg(long, default_value_t = 300)]
     default_not_ready_toleration_seconds: i64,
@@ -295,7 +302,16 @@ async fn serve(
     };
     let data_dir = &args.data_dir;
     hardening::prepare_data_directory(data_dir)?;
-    let (store, pki) = open(data_dir, &args, threads)?;
+    let encryption = match &args.encryption_provider_config {
+        Some(file) => EncryptionAtRest::load(file)?,
+        None => EncryptionAtRest::default(),
+    };
+    let encryption = Arc::new(encryption);
+    let (store, pki) = open(data_dir, &args, Arc::clone(&encryption), threads)?;
+    let reload = args.encryption_provider_config_automatic_reload;
+    if let Some(file) = args.encryption_provider_config.clone().filter(|_| reload) {
+        tokio::spawn(async move { encryption.follow(&file).await });
+    }
     let address = SocketAddr::new(args.bind_address, args.secure_port);
     let listener = TcpListener::bind(address)
         .await
@@ -369,7 +385,12 @@ async fn serve(
 }
 
 /// Opens the store, and concurrently loads or creates the certificates.
-fn open(data_dir: &Path, args: &Args, threads: Arc<WorkerThreads>) -> anyhow::Result<(Store, ServerPki)> {
+fn open(
+    data_dir: &Path,
+    args: &Args,
+    encryption: Arc<EncryptionAtRest>,
+    threads: Arc<WorkerThreads>,
+) -> anyhow::Result<(Store, ServerPki)> {
     let sans = names_of_this_machine(args);
     let pki_dir = data_dir.join("pki");
     let fresh = !pki_dir.exists();
@@ -378,6 +399,7 @@ fn open(data_dir: &Path, args: &Args, threads: Arc<WorkerThreads>) -> anyhow::Re
     let options = corten_store::Options {
         accept_loss: args.accept_data_loss,
         worker_threads: Some(threads),
+        sealing: encryption,
         ..defaults
     };
     std::thread::scope(|scope| {

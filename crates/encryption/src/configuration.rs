@@ -57,8 +57,8 @@ impl Encryption {
             for name in rule.items_at(&["resources"]).iter().filter_map(Value::as_str) {
                 let (resource, group) = split(name);
                 encryption.refuse_masked(name, resource, group)?;
-                let providers =
-                    encryption.resources.entry((resource.to_owned(), group.to_owned())).or_default();
+                let of_group = encryption.groups.entry(group.to_owned()).or_default();
+                let providers = of_group.entry(resource.to_owned()).or_default();
                 for provider in rule.items_at(&["providers"]) {
                     providers.push(provider_of(provider)?);
                 }
@@ -68,14 +68,10 @@ impl Encryption {
     }
 
     fn refuse_masked(&self, name: &str, resource: &str, group: &str) -> Result<(), ConfigurationError> {
-        for (any_resource, any_group) in [("*", group), ("*", "*")] {
-            let masks = self.resources.contains_key(&(any_resource.to_owned(), any_group.to_owned()));
-            if masks {
+        for any_group in [group, "*"] {
+            if self.groups.get(any_group).is_some_and(|resources| resources.contains_key("*")) {
                 let resource = shown(resource, group, name);
-                return Err(ConfigurationError::Masked {
-                    resource,
-                    rule: format!("{any_resource}.{any_group}"),
-                });
+                return Err(ConfigurationError::Masked { resource, rule: format!("*.{any_group}") });
             }
         }
         Ok(())

@@ -48,8 +48,8 @@ pub struct Opened {
 /// The providers of all resources.
 #[derive(Default)]
 pub struct Encryption {
-    /// By resource and group: `secrets`, ``; `*` stands for all resources of a group, or for all groups.
-    pub(crate) resources: HashMap<(String, String), Vec<Provider>>,
+    /// By group and resource; `*` stands for all resources of a group, or for all groups.
+    pub(crate) groups: HashMap<String, HashMap<String, Vec<Provider>>>,
 }
 
 pub(crate) enum Provider {
@@ -112,8 +112,8 @@ impl Encryption {
     }
 
     fn providers(&self, group: &str, resource: &str) -> &[Provider] {
-        let find = |resource: &str, group: &str| self.resources.get(&(resource.to_owned(), group.to_owned()));
-        let found = find(resource, group).or_else(|| find("*", group)).or_else(|| find("*", "*"));
+        let find = |group: &str, resource: &str| self.groups.get(group)?.get(resource);
+        let found = find(group, resource).or_else(|| find(group, "*")).or_else(|| find("*", "*"));
         found.map_or(&[], Vec::as_slice)
     }
 }

@@ -23,7 +23,7 @@ pub(super) const LAYERS: [&[&str]; 8] = [
         "corten-net",
         "corten-serving",
     ],
-    &["corten-cel", "corten-store"],
+    &["corten-cel", "corten-encryption", "corten-store"],
     &["corten-auth", "corten-quota", "corten-client", "corten-customresources", "corten-policies"],
     &["corten-registry"],
     &["corten-apiserver", "corten-reconcile"],
