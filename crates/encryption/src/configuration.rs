@@ -40,7 +40,7 @@ pub enum ConfigurationError {
     Key { name: String, reason: ProviderError },
 }
 
-/// What an entry of `providers` may have, in the order in which upstream looks for it.
+/// The fields of an entry of `providers`, in the order in which upstream looks for it.
 const PROVIDERS: [&str; 5] = ["kms", "aesgcm", "aescbc", "secretbox", "identity"];
 
 impl Encryption {

@@ -1,4 +1,4 @@
-//! Encryption of values on disk: the seam between the store and whoever holds the keys.
+//! Encryption of values on disk: the seam between the store and the owner of the keys.
 //!
 //! In memory values are plain; on disk they are what [`Sealing::seal`] makes of them. Invariants: a value that cannot be sealed
 //! is not written; one that cannot be opened is an error, never its stored bytes. A transaction fails alone if one of its
