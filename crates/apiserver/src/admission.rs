@@ -152,6 +152,11 @@ impl Admission {
         }
     }
 
+    /// True if a webhook or a policy may refuse objects, also those of the server itself.
+    pub(crate) fn may_refuse(&self) -> bool {
+        self.may_change() || self.webhooks.may_validate() || self.policies.may_validate()
+    }
+
     /// True if a webhook or a policy may change objects.
     fn may_change(&self) -> bool {
         self.webhooks.may_change() || self.policies.may_change()

@@ -3,6 +3,9 @@
 //! Each step reads the caches and writes only objects that are missing or wrong, by ordinary requests and concurrently, so
 //! that a fresh start takes few commits and a restart none. After the start the same steps run again whenever one of their
 //! objects changes; nothing runs while nothing changes.
+//!
+//! *Invariant:* webhooks and policies can delay the start only by a few seconds, never prevent it: their configuration can
+//! be repaired only while the server runs.
 
 pub(crate) mod api_services;
 mod client;
@@ -15,8 +18,9 @@ mod service_cidr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use corten_base::Backoff;
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, select_all};
+use futures_util::future::{BoxFuture, join_all, select_all, try_join_all};
 use tokio::sync::watch;
 
 pub(crate) use client::{Failure, Kind, Local};
@@ -26,7 +30,11 @@ use crate::{Server, allocation, authentication, authorization};
 /// The delay between a change and the reconciliation, which batches changes.
 const SETTLE: Duration = Duration::from_secs(1);
 
-type Step = for<'a> fn(&'a Local<'a>) -> BoxFuture<'a, Result<(), Failure>>;
+/// The time that a step may take at start while a webhook may refuse its objects or keep it waiting.
+const MOST_AT_START: Duration = Duration::from_secs(5);
+const RETRIES: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
+
+pub(crate) type Step = for<'a> fn(&'a Local<'a>) -> BoxFuture<'a, Result<(), Failure>>;
 
 /// The steps at start. Steps of one stage run concurrently; namespaces and the service range are created before the
 /// objects that need them.
@@ -57,18 +65,56 @@ const WATCHED: [(&[Kind], Step); 5] = [
 
 const CONFIG_MAPS: Kind = Kind { group: "", version: "v1", resource: "configmaps", kind: "ConfigMap" };
 
-/// Creates and corrects the bootstrap objects at start.
-pub(crate) async fn run(server: &Arc<Server>) -> Result<(), Failure> {
+/// Creates and corrects the bootstrap objects at start. Returns the steps that admission may have refused, which are to be
+/// retried.
+pub(crate) async fn run(server: &Arc<Server>) -> Result<Vec<Step>, Failure> {
     let local = Local::new(server);
+    let mut refused = Vec::new();
     for steps in STAGES {
-        futures_util::future::try_join_all(steps.iter().map(|step| step(&local))).await?;
+        if !server.backend.admission.may_refuse() {
+            try_join_all(steps.iter().map(|step| step(&local))).await?;
+            continue;
+        }
+        let limited = steps.iter().map(|step| tokio::time::timeout(MOST_AT_START, step(&local)));
+        for (step, outcome) in steps.iter().zip(join_all(limited).await) {
+            let why = match outcome {
+                Ok(Ok(())) => continue,
+                Ok(Err(failure)) => failure.to_string(),
+                Err(late) => late.to_string(),
+            };
+            tracing::warn!(err = why, "cannot create bootstrap objects; retrying");
+            refused.push(*step);
+        }
     }
-    Ok(())
+    Ok(refused)
+}
+
+/// Retries the steps that were refused at start, and reconciles the bootstrap objects whenever one of them changes.
+pub(crate) async fn reconcile(server: Arc<Server>, refused: Vec<Step>) {
+    futures_util::join!(retry(&server, refused), reconcile_on_changes(&server));
+}
+
+async fn retry(server: &Arc<Server>, mut refused: Vec<Step>) {
+    let local = Local::new(server);
+    let mut rounds = 0u32;
+    while !refused.is_empty() {
+        rounds = rounds.saturating_add(1);
+        let backoff = RETRIES.delay(rounds);
+        server.backend.clock.sleep(backoff).await;
+        let mut still = Vec::new();
+        for step in refused {
+            if let Err(failure) = step(&local).await {
+                tracing::warn!(err = %failure, ?backoff, "cannot create bootstrap objects; retrying");
+                still.push(step);
+            }
+        }
+        refused = still;
+    }
 }
 
 /// Reconciles the bootstrap objects whenever one of them changes. Returns only if no kind is watched.
-pub(crate) async fn reconcile_on_changes(server: Arc<Server>) {
-    let local = Local::new(&server);
+async fn reconcile_on_changes(server: &Arc<Server>) {
+    let local = Local::new(server);
     let kinds = WATCHED.iter().flat_map(|(kinds, _)| kinds.iter()).chain([&kubernetes_service::ADDRESSES]);
     let mut changes: Vec<watch::Receiver<u64>> =
         kinds.filter_map(|kind| local.cache(kind)).map(|cache| cache.progress()).collect();

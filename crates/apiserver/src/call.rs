@@ -52,6 +52,8 @@ pub(crate) struct Call {
     pub body: Bytes,
     pub user: Arc<User>,
     pub now: jiff::Timestamp,
+    /// The time by which the request must be answered; `None` for long-running requests and those of the server itself.
+    pub deadline: Option<tokio::time::Instant>,
     pub warnings: Vec<String>,
     /// The annotations of the request's audit event.
     pub audit_annotations: AuditAnnotations,
@@ -106,6 +108,7 @@ impl Call {
             body: Bytes::new(),
             user: Arc::new(server_user()),
             now: backend.clock.now(),
+            deadline: None,
             warnings: Vec::new(),
             audit_annotations: AuditAnnotations::default(),
             schema: OnceLock::new(),

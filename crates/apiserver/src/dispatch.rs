@@ -83,22 +83,24 @@ impl Server {
                 1,
             ));
         }
+        let received = Instant::now();
         let query = Query::parse(parts.uri.query());
         let path = parts.uri.path();
         let info = request::parse(&parts.method, path, query.flag("watch"))?;
+        let is_long_running = in_flight::is_long_running(&info);
+        let most = self.backend.limits.request_timeout;
+        let limit = if is_long_running { most } else { timeout(&query, most)? };
+        let deadline = (!is_long_running).then(|| tokio::time::Instant::from_std(received + limit));
         let Backend { authentication, authorizer, catalog, clock, .. } = &*self.backend;
         let user;
         (user, *warning) = authentication.authenticate(catalog, peer, &parts.headers, path, clock.now());
         let user = authorization::effective_user(authorizer, user?, &parts.headers, &info, &query)?;
         let aggregated = self.backend.aggregation.find(&info.path);
-        let waits = aggregated.is_none()
-            && info.resource.is_some()
-            && !in_flight::is_long_running(&info)
-            && !body.is_end_stream();
+        let waits =
+            aggregated.is_none() && info.resource.is_some() && !is_long_running && !body.is_end_stream();
         let body = if waits {
             // The body of a request that is not authorized is not read, and a request counts as in flight only with its body.
             authorization::authorize_request(authorizer, &user, &info, &query)?;
-            let limit = self.backend.limits.request_timeout;
             match self.readers.read(&user, &parts.headers, body, limit).await? {
                 Some(bytes) => RequestBody::Read(bytes),
                 None => return Ok(too_many()),
@@ -124,7 +126,7 @@ impl Server {
                 heavy::apart(&user.name, make).await
             }
             None => endpoints::answer(self, &parts.method, &info.path, &query, &parts.headers),
-            Some(at) => self.resource(parts, body, query, info, at, user, key).await,
+            Some(at) => self.resource(parts, body, query, info, at, user, deadline, key).await,
         }
     }
 
@@ -137,6 +139,7 @@ impl Server {
         info: RequestInfo,
         at: ResourcePath,
         user: Arc<User>,
+        deadline: Option<tokio::time::Instant>,
         key: &mut RequestKey,
     ) -> Result<Answer, Status>
     where
@@ -156,7 +159,6 @@ impl Server {
             _ => return Ok(respond::text(404, "404 page not found\n")),
         };
         *key = metric_key(&served, &info, &at);
-        let timeout = timeout(&query, self.backend.limits.request_timeout)?;
         let mut call = Call {
             backend: self.backend.clone(),
             served,
@@ -166,6 +168,7 @@ impl Server {
             body: Bytes::new(),
             user,
             now: self.backend.clock.now(),
+            deadline,
             warnings: Vec::new(),
             audit_annotations: AuditAnnotations::default(),
             schema: OnceLock::new(),
@@ -223,7 +226,7 @@ impl Server {
             warnings::add(answer.headers_mut(), &call.warnings);
             Ok(answer)
         };
-        with_timeout(timeout, work).await
+        with_deadline(deadline, work).await
     }
 }
 
@@ -238,11 +241,12 @@ fn refuse(parts: &Parts, status: &Status) -> Answer {
     respond::status(status, error_format(&parts.headers, parts.uri.query()))
 }
 
-async fn with_timeout(
-    limit: Duration,
+async fn with_deadline(
+    deadline: Option<tokio::time::Instant>,
     work: impl Future<Output = Result<Answer, Status>>,
 ) -> Result<Answer, Status> {
-    match tokio::time::timeout(limit, work).await {
+    let Some(deadline) = deadline else { return work.await };
+    match tokio::time::timeout_at(deadline, work).await {
         Ok(outcome) => outcome,
         Err(_) => Err(Status::timeout("request did not complete within the allotted timeout", 0)),
     }

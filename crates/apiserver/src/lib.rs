@@ -195,11 +195,12 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         stop: stopping.clone(),
     });
     server.backend.authentication.start_use_recorder(Arc::downgrade(&server));
-    bootstrap::run(&server).await.map_err(|failure| StartError::Bootstrap(failure.to_string()))?;
+    let refused =
+        bootstrap::run(&server).await.map_err(|failure| StartError::Bootstrap(failure.to_string()))?;
     let api_services = aggregation::refresh(&server);
     server.health.set_ready();
     let acceptor = TlsAcceptor::from(Arc::new(config));
-    let reconciler = tokio::spawn(bootstrap::reconcile_on_changes(server.clone()));
+    let reconciler = tokio::spawn(bootstrap::reconcile(server.clone(), refused));
     let definitions = tokio::spawn(crd::run(server.clone()));
     let aggregation = tokio::spawn(aggregation::run(server.clone(), api_services));
     let manifests = tokio::spawn(admission::configuration::follow(server.clone()));

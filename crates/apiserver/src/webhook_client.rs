@@ -118,7 +118,7 @@ impl WebhookClient {
     /// The URL, as errors show it.
     fn url(&self, timeout: Duration) -> String {
         let path = self.request_path();
-        let query = format!("timeout={}s", timeout.as_secs());
+        let query = timeout_parameter(timeout);
         let separator = if path.contains('?') { '&' } else { '?' };
         match &self.target {
             Target::Service { namespace, name, port } => {
@@ -209,7 +209,7 @@ impl WebhookClient {
     ) -> Result<Request<Full<Bytes>>, String> {
         let path = self.request_path();
         let separator = if path.contains('?') { '&' } else { '?' };
-        let uri = format!("https://{authority}{path}{separator}timeout={}s", timeout.as_secs());
+        let uri = format!("https://{authority}{path}{separator}{}", timeout_parameter(timeout));
         let mut request = Request::post(uri).body(Full::new(body)).map_err(|error| error.to_string())?;
         let json_type = HeaderValue::from_static("application/json");
         let headers = request.headers_mut();
@@ -359,6 +359,11 @@ fn refusal(code: StatusCode, body: &[u8]) -> String {
     fixed.to_owned()
 }
 
+/// The time that a webhook has, in seconds. Rounded up: the webhook must not believe that it has none.
+fn timeout_parameter(timeout: Duration) -> String {
+    format!("timeout={}s", timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0))
+}
+
 #[cfg(test)]
 mod tests {
     use corten_api::value;
@@ -379,6 +384,8 @@ mod tests {
         ] {
             assert_eq!(WebhookClient::new(&config).unwrap().url(second), expected);
         }
+        let client = WebhookClient::new(&value!({"url": "https://example.com"})).unwrap();
+        assert_eq!(client.url(Duration::from_millis(9_001)), "https://example.com/?timeout=10s");
         assert!(WebhookClient::new(&value!({"service": {}, "caBundle": "!"})).is_err());
     }
 }

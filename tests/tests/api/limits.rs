@@ -90,3 +90,15 @@ fn a_slow_request_times_out() {
         metrics.lines().any(|line| line.starts_with("apiserver_request_total{code=\"504\""))
     });
 }
+
+#[test]
+fn an_invalid_timeout_is_refused_on_every_path() {
+    let server = Server::start();
+    let client = server.client();
+    for path in ["/version?timeout=5foo", &format!("{MAPS}?timeout=5foo"), "/apis?timeout=x"] {
+        let message = client.get(path).expect_failure(400, "BadRequest");
+        assert!(message.starts_with("invalid timeout specified in the request URL"), "{path}: {message}");
+    }
+    client.get("/version?timeout=1s").expect_status(200);
+    client.get("/version?timeout=0s").expect_status(200);
+}

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use corten_e2e::eventually;
-use corten_testkit::{DataDirectory, Server};
+use corten_testkit::{DataDirectory, Reply, Server, Webhook};
 use serde_json::{Value, json};
 
 use crate::{CONFIG_MAPS, GROUP, binding, config_map, create, policy, validations};
@@ -62,6 +62,45 @@ fn manifests_are_in_force_and_follow_their_files() {
     write(&directory, "nonsense(");
     eventually("the failure is logged", || server.messages().contains("cannot reload manifests"));
     create(client, "abcdef", &json!({})).expect_failure(422, "Invalid");
+}
+
+#[test]
+fn webhooks_of_manifests_are_in_force() {
+    let data = DataDirectory::new();
+    let directory = data.path().join("manifests");
+    fs::create_dir(&directory).expect("a directory can be created");
+    let webhook = Webhook::start(|review| {
+        let response =
+            json!({"uid": review["request"]["uid"], "allowed": false, "status": {"message": "by a file"}});
+        Reply::Json(
+            json!({"kind": "AdmissionReview", "apiVersion": review["apiVersion"], "response": response}),
+        )
+    });
+    let manifest = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "hooks.static.k8s.io"},
+        "webhooks": [{
+            "name": "hook.example.com", "clientConfig": webhook.client_config("/"),
+            "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}],
+            "matchConditions": [{"name": "own", "expression": "request.namespace == 'default'"}],
+        }],
+    });
+    fs::write(directory.join("hooks.json"), manifest.to_string()).expect("a manifest can be written");
+    // The older version of the file is the same.
+    let file = json!({
+        "apiVersion": "apiserver.k8s.io/v1alpha1", "kind": "AdmissionConfiguration",
+        "plugins": [{"name": "ValidatingAdmissionWebhook", "configuration": {
+            "apiVersion": "apiserver.config.k8s.io/v1", "kind": "WebhookAdmissionConfiguration",
+            "staticManifestsDir": directory,
+        }}],
+    });
+    let path = data.path().join("admission.yaml");
+    fs::write(&path, file.to_string()).expect("the file can be written");
+    let flag = format!("--admission-control-config-file={}", path.display());
+    let server = Server::try_start(&data, &[&flag]).unwrap_or_else(|failure| panic!("{failure:?}"));
+    let refused = create(server.client(), "c", &json!({})).expect_failure(400, "");
+    assert!(refused.ends_with("denied the request: by a file"), "{refused}");
 }
 
 #[test]

@@ -107,6 +107,42 @@ fn a_slow_webhook_fails_within_its_timeout_and_delays_no_other_request() {
 }
 
 #[test]
+fn a_webhook_has_no_more_time_than_the_request() {
+    let server = Server::start();
+    let client = server.client();
+    let gone = Webhook::start(|review| Reply::Json(allow(review)));
+    let dead = json!({"clientConfig": gone.client_config("/"), "timeoutSeconds": 30});
+    configure(client, VALIDATING, "v", &[hook("dead.example.com", &gone, &dead)]);
+    drop(gone);
+    let time_of = |path: &str| -> u64 {
+        let message = client.post(path, &config_map("c")).expect_failure(500, "InternalError");
+        let (_, rest) = message.split_once("/?timeout=").expect("the URL of the webhook");
+        let (seconds, _) = rest.split_once('s').expect("a number of seconds");
+        seconds.parse().expect("a number of seconds")
+    };
+    assert_eq!(time_of(CONFIG_MAPS), 30);
+    let short = time_of(&format!("{CONFIG_MAPS}?timeout=20s"));
+    assert!((1..=20).contains(&short), "{short}");
+}
+
+#[test]
+fn a_webhook_that_refuses_everything_does_not_keep_the_server_from_starting() {
+    let mut server = Server::start();
+    let gone = Webhook::start(|review| Reply::Json(allow(review)));
+    let rules = json!({"rules": [{"operations": ["CREATE", "UPDATE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]});
+    configure(server.client(), VALIDATING, "v", &[hook("dead.example.com", &gone, &rules)]);
+    drop(gone);
+    let view = "/apis/rbac.authorization.k8s.io/v1/clusterroles/view";
+    server.client().delete(view).expect(200);
+    server.restart();
+    let client = server.client();
+    client.get(view).expect_failure(404, "NotFound");
+    client.post(CONFIG_MAPS, &config_map("c")).expect_failure(500, "InternalError");
+    client.delete(format!("{VALIDATING}/v")).expect(200);
+    eventually("the role is created again", || client.get(view).json()["kind"] == "ClusterRole");
+}
+
+#[test]
 fn warnings_and_annotations_of_a_webhook_are_bounded() {
     let server = Server::start();
     let client = server.client();

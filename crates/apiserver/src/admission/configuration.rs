@@ -13,7 +13,11 @@ use corten_sys::files::Entries;
 use super::manifests::{self, Manifests};
 use crate::Server;
 
+/// The version of the plugins' configurations.
 const VERSION: &str = "apiserver.config.k8s.io/v1";
+/// The versions of the file, which are equal.
+const FILE_VERSIONS: [&str; 2] = [VERSION, "apiserver.k8s.io/v1alpha1"];
+const WEBHOOKS: &str = "WebhookAdmissionConfiguration";
 /// Maximum size of the file.
 const MAX_BYTES: u64 = 3 << 20;
 
@@ -39,12 +43,12 @@ pub(super) const MUTATING_POLICIES: Configurable = Configurable {
 };
 pub(super) const VALIDATING_WEBHOOKS: Configurable = Configurable {
     plugin: "ValidatingAdmissionWebhook",
-    configuration: "WebhookAdmission",
+    configuration: WEBHOOKS,
     kinds: &["ValidatingWebhookConfiguration"],
 };
 pub(super) const MUTATING_WEBHOOKS: Configurable = Configurable {
     plugin: "MutatingAdmissionWebhook",
-    configuration: "WebhookAdmission",
+    configuration: WEBHOOKS,
     kinds: &["MutatingWebhookConfiguration"],
 };
 
@@ -70,7 +74,8 @@ pub(super) fn read(path: &Path) -> Result<Directories, String> {
     };
     let text = read_bounded(path).map_err(|error| failed(&error))?;
     let file = decode(&text)?;
-    if meta::api_version(&file) != VERSION || meta::kind(&file) != "AdmissionConfiguration" {
+    let is_known = FILE_VERSIONS.contains(&meta::api_version(&file));
+    if !is_known || meta::kind(&file) != "AdmissionConfiguration" {
         return Err(failed(&format!("expected an AdmissionConfiguration of {VERSION}")));
     }
     known_fields(&file, &["apiVersion", "kind", "plugins"])?;
@@ -137,7 +142,7 @@ fn directory_of(of: Configurable, configuration: &Value) -> Result<Option<PathBu
         return Err(format!("{}: unexpected type: {version}, Kind={kind}", of.plugin));
     }
     let mut known = vec!["apiVersion", "kind", "staticManifestsDir"];
-    if of.configuration == "WebhookAdmission" {
+    if of.configuration == WEBHOOKS {
         known.push("kubeConfigFile");
         if !configuration.str_at(&["kubeConfigFile"]).unwrap_or_default().is_empty() {
             return Err(format!("{}: kubeConfigFile is not supported", of.plugin));

@@ -72,6 +72,11 @@ impl Policies {
         self.mutating.index(Exempt::No).is_some()
     }
 
+    /// True if there is a policy that may refuse objects.
+    pub(super) fn may_validate(&self) -> bool {
+        self.validating.index(Exempt::No).is_some()
+    }
+
     pub(crate) fn render_metrics(&self, out: &mut Exposition) {
         self.counters.render(out);
     }

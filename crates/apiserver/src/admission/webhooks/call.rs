@@ -1,6 +1,6 @@
 //! One call of a webhook: dry runs, the review, the response, and what it says.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use corten_api::{Map, Status, Value};
 
@@ -86,10 +86,16 @@ async fn call(
     request.insert("oldObject", old.cloned().unwrap_or_default());
     request.insert("options", attributes.options());
     let review = review::request(version, request);
-    let posted = client.post(attributes.backend(), &review, webhook.timeout).await;
+    let posted = client.post(attributes.backend(), &review, time_for(webhook, attributes)).await;
     drop(review);
     let review = posted.map_err(|why| failed(format!("failed to call webhook: {why}"), 503))?;
     verdict(webhook, attributes, version, &uid, &review)
+}
+
+/// The time that a webhook has: its own timeout, but no more than the request has left.
+fn time_for(webhook: &Webhook, attributes: &Attributes<'_>) -> Duration {
+    let Some(deadline) = attributes.call.deadline else { return webhook.timeout };
+    webhook.timeout.min(deadline.saturating_duration_since(tokio::time::Instant::now()))
 }
 
 /// Takes over the findings of a response.
