@@ -140,6 +140,21 @@ impl Node {
         text.lines().filter_map(|line| line.splitn(4, ' ').nth(3)).map(|line| format!("{line}\n")).collect()
     }
 
+    /// The number of times that a container was started.
+    pub fn attempts(&self, pod: &str, container: &str) -> u64 {
+        let uid = self.pod(pod)["metadata"]["uid"].as_str().expect("pods have uids").to_owned();
+        let logs = std::fs::read_dir(format!("/var/log/pods/default_{pod}_{uid}/{container}"));
+        let attempt = |name: &str| name.strip_suffix(".log").and_then(|attempt| attempt.parse::<u64>().ok());
+        let attempts = logs.into_iter().flatten().flatten();
+        attempts.filter_map(|log| attempt(log.file_name().to_str()?)).max().map_or(0, |last| last + 1)
+    }
+
+    /// The uids of the pods that have a directory on the node.
+    pub fn pods_on_disk(&self) -> Vec<String> {
+        let pods = std::fs::read_dir(self.directory.path().join("kubelet/pods"));
+        pods.into_iter().flatten().flatten().filter_map(|pod| pod.file_name().into_string().ok()).collect()
+    }
+
     /// Returns true if any pod that was ever created has a cgroup.
     fn has_cgroup(&self) -> bool {
         let uids = self.uids.lock().expect("no holder of the lock panics");

@@ -201,8 +201,50 @@ fn classes_choose_handlers(runtime: Runtime) {
     node.end();
 }
 
+fn a_replaced_pod_leaves_nothing(runtime: Runtime) {
+    let node = Node::start("replaced", runtime);
+    let asked = pod("same", "Always", &[container("main", "sleep 100000")]);
+    let running = || condition(&node.pod("same"), "Ready") == "True";
+    node.create(&asked);
+    eventually("the first pod runs", running);
+    node.client().delete(format!("{PODS}/same?gracePeriodSeconds=0")).expect_status(200);
+    node.create(&asked);
+    eventually("the second pod runs", running);
+    let uid = node.pod("same")["metadata"]["uid"].as_str().expect("pods have uids").to_owned();
+    eventually("nothing is left of the first pod", || node.pods_on_disk() == [uid.as_str()]);
+    node.end();
+}
+
+fn containers_restart_while_statuses_are_rejected(runtime: Runtime) {
+    let node = Node::start("rejected", runtime);
+    let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let broken = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "broken"},
+        "webhooks": [{
+            "name": "broken.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/status"], "operations": ["UPDATE"]}],
+            // Nothing listens on this port.
+            "clientConfig": {"url": "https://127.0.0.1:1/"},
+        }],
+    });
+    node.create(&pod("crash", "Always", &[container("main", "sleep 2")]));
+    eventually("the container has run", || node.attempts("crash", "main") > 0);
+    node.client().post(hooks, &broken).expect_status(201);
+    let before = node.attempts("crash", "main");
+    eventually("the container is restarted", || node.attempts("crash", "main") > before);
+    node.client().delete(format!("{hooks}/broken")).expect_status(200);
+    eventually("the restarts are reported", || {
+        let count = node.pod("crash")["status"]["containerStatuses"][0]["restartCount"].as_u64();
+        count.is_some_and(|count| count >= before)
+    });
+    node.end();
+}
+
 on_every_runtime! {
     a_pod_runs_and_leaves_nothing
+    a_replaced_pod_leaves_nothing
+    containers_restart_while_statuses_are_rejected
     what_goes_wrong_is_told
     probes_decide_who_is_ready_and_who_lives
     a_terminating_pod_reports_its_readiness

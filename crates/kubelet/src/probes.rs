@@ -70,8 +70,8 @@ impl ProbeCounts {
     }
 }
 
-#[derive(Default)]
 struct ContainerProbes {
+    pod_uid: String,
     known: ProbeResults,
     tasks: Vec<(Kind, AbortHandle)>,
 }
@@ -126,11 +126,8 @@ impl ProbeManager {
     /// Starts the probes of a pod's running containers, and stops those of others.
     pub(crate) fn update(&self, kubelet: &Arc<Kubelet>, pod: &Pod, observed: &Observed, work: &Arc<PodWork>) {
         let running: HashSet<&str> = observed.running().map(|status| status.id.as_str()).collect();
-        let gone = observed.containers.iter().map(|found| found.status.id.as_str());
         let mut state = self.containers.lock();
-        for id in gone.filter(|id| !running.contains(id)) {
-            state.remove(id);
-        }
+        state.retain(|id, probes| probes.pod_uid != pod.uid() || running.contains(id.as_str()));
         for status in observed.running().filter(|status| status.state == ContainerState::Running) {
             if state.contains_key(&status.id) {
                 continue;
@@ -139,7 +136,9 @@ impl ProbeManager {
             let pod_ip =
                 observed.ips().first().or(kubelet.node.addresses.first()).cloned().unwrap_or_default();
             let tasks = start_probes(kubelet, pod, container, status, &pod_ip, work);
-            state.insert(status.id.clone(), ContainerProbes { known: reported_results(pod, status), tasks });
+            let known = reported_results(pod, status);
+            let probes = ContainerProbes { pod_uid: pod.uid().to_owned(), known, tasks };
+            state.insert(status.id.clone(), probes);
         }
     }
 
@@ -155,8 +154,9 @@ impl ProbeManager {
         self.counts.lock().iter().map(|(labels, counts)| (labels.clone(), counts.clone())).collect()
     }
 
-    /// Forgets a pod that is gone.
+    /// Forgets a pod that is gone, and stops the probes that it still has.
     pub(crate) fn forget(&self, uid: &str) {
+        self.containers.lock().retain(|_, probes| probes.pod_uid != uid);
         self.counts.lock().retain(|labels, _| labels.pod_uid != uid);
     }
 
@@ -328,5 +328,28 @@ impl Prober {
             self.work.sync();
         }
         self.kind == Kind::Startup || (self.kind == Kind::Liveness && too_many)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_pod_that_is_gone_is_no_longer_probed() {
+        let probes = ProbeManager::default();
+        let mut tasks = Vec::new();
+        for pod in ["gone", "other"] {
+            let task = tokio::spawn(std::future::pending::<()>());
+            let tasks_of_container = vec![(Kind::Readiness, task.abort_handle())];
+            let known = ProbeResults::default();
+            let of_container = ContainerProbes { pod_uid: pod.to_owned(), known, tasks: tasks_of_container };
+            probes.containers.lock().insert(format!("container of {pod}"), of_container);
+            tasks.push(task);
+        }
+        probes.forget("gone");
+        assert!(tasks.remove(0).await.is_err_and(|err| err.is_cancelled()));
+        assert!(!tasks.remove(0).is_finished());
+        assert_eq!(probes.containers.lock().len(), 1);
     }
 }

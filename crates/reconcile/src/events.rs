@@ -1,5 +1,7 @@
-//! The event recorder. Recording never waits and never fails; equal events are counted in one Event object, as upstream
-//! does.
+//! The event recorder. Recording never waits and never fails; equal events are counted in one Event object, and too many
+//! about one object are not written, as upstream does.
+
+mod spam_filter;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,6 +14,7 @@ use corten_base::Clock;
 use corten_client::{Client, Key, Patch, kinds};
 use futures_util::future::join_all;
 use jiff::Timestamp;
+use spam_filter::SpamFilter;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -109,7 +112,8 @@ impl Recorder {
     pub(crate) fn start(client: &Client, clock: Clock, tasks: &mut JoinSet<()>) -> Recorder {
         let (events, taken) = mpsc::channel(MAX_PENDING);
         let waiting = Arc::new(AtomicUsize::new(0));
-        let writer = Writer { client: client.without_answers(), clock, known: HashMap::new(), stamp: 0 };
+        let (known, spam) = (HashMap::new(), SpamFilter::default());
+        let writer = Writer { client: client.without_answers(), clock, known, spam, stamp: 0 };
         tasks.spawn(writer.run(taken, waiting.clone()));
         Recorder { events, waiting }
     }
@@ -167,6 +171,7 @@ struct Writer {
     client: Client,
     clock: Clock,
     known: HashMap<EventKey, Recorded>,
+    spam: SpamFilter,
     /// The suffix of the last name: two events of one moment get different names.
     stamp: i128,
 }
@@ -181,8 +186,9 @@ impl Writer {
                 next => next,
             };
             let Some(first) = first else { return };
-            let mut batch = vec![self.plan(&first)];
-            while batch.len() < CONCURRENCY
+            let mut batch: Vec<Writing> = self.plan(&first).into_iter().collect();
+            let mut count = 1;
+            while count < CONCURRENCY
                 && let Ok(event) = events.try_recv()
             {
                 // An equal event has to wait until the Event that counts it is created.
@@ -190,15 +196,16 @@ impl Writer {
                     next = Some(event);
                     break;
                 }
-                batch.push(self.plan(&event));
+                batch.extend(self.plan(&event));
+                count += 1;
             }
-            let count = batch.len();
             self.write(batch).await;
             waiting.fetch_sub(count, Ordering::AcqRel);
         }
     }
 
-    fn plan(&mut self, event: &Event) -> Writing {
+    /// Counts an event. Returns its write, unless there were too many about its object: those are counted with the next one.
+    fn plan(&mut self, event: &Event) -> Option<Writing> {
         let now = self.clock.now();
         let same = EventKey::of(event);
         self.evict_old(now);
@@ -213,8 +220,12 @@ impl Writer {
             };
             (known.key.clone(), Patch::Strategic(patch))
         });
+        // Events with an action are limited by being a series.
+        if event.action.is_none() && !self.spam.accepts(event, now) {
+            return None;
+        }
         self.stamp = now.as_nanosecond().max(self.stamp + 1);
-        Writing { same, counted, new: object(event, now, self.stamp) }
+        Some(Writing { same, counted, new: object(event, now, self.stamp) })
     }
 
     /// Writes events concurrently; no two of them are equal.

@@ -16,11 +16,11 @@ use tokio::task::JoinSet;
 use super::availability::{self, Outcome};
 use super::target::{Service, Target};
 use super::{Entry, KIND, Table, discovery, openapi};
-use crate::bootstrap::{Local, api_services};
+use crate::Server;
+use crate::bootstrap::Local;
 use crate::cache::Cache;
 use crate::call::Backend;
 use crate::object::Object;
-use crate::{Server, resource_metrics};
 
 /// The interval between checks of a server that works.
 const RESYNC: Duration = Duration::from_secs(30);
@@ -43,19 +43,12 @@ pub(crate) struct Follower {
     remote: BTreeMap<String, Arc<Object>>,
     /// Those without a Service whose condition is wrong.
     mislabelled: Vec<Arc<Object>>,
-    metrics_are_remote: bool,
 }
 
 /// Reads all APIServices. Requests are forwarded from now on.
 pub(crate) fn refresh(server: &Arc<Server>) -> Option<Follower> {
     let cache = Local::new(server).cache(&KIND)?;
-    let mut follower = Follower {
-        cache,
-        seen: 0,
-        remote: BTreeMap::new(),
-        mislabelled: Vec::new(),
-        metrics_are_remote: false,
-    };
+    let mut follower = Follower { cache, seen: 0, remote: BTreeMap::new(), mislabelled: Vec::new() };
     follower.read(&server.backend);
     Some(follower)
 }
@@ -154,8 +147,7 @@ impl Follower {
         backend.aggregation.set(Table(self.remote.iter().filter_map(entry).collect()));
     }
 
-    /// Corrects APIServices without a Service: their condition, and those of the built-in metrics, which exist while no other
-    /// server serves metrics. Returns true if a write failed.
+    /// Corrects the condition of APIServices without a Service. Returns true if a write failed.
     async fn write_local(&mut self, server: &Arc<Server>) -> bool {
         let (local, backend) = (Local::new(server), &server.backend);
         let mut failed = false;
@@ -173,26 +165,12 @@ impl Follower {
                 failed = true;
             }
         }
-        let is_remote = self.remote.values().any(|object| group_of(object) == resource_metrics::GROUP);
-        if is_remote != self.metrics_are_remote {
-            match api_services::ensure_metrics(&local, is_remote).await {
-                Ok(()) => self.metrics_are_remote = is_remote,
-                Err(err) => {
-                    tracing::warn!(%err, "cannot reconcile APIServices of built-in metrics; retrying");
-                    failed = true;
-                }
-            }
-        }
         failed
     }
 }
 
 fn has(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
-}
-
-fn group_of(object: &Object) -> &str {
-    object.name.split_once('.').map_or("", |(_, group)| group)
 }
 
 /// True for the APIService of another server; that of the aggregator itself never is.

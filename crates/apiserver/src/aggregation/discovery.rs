@@ -264,7 +264,7 @@ impl Merged<'_> {
     /// `/apis`: the groups of all APIServices, after the aggregator's own.
     pub(crate) fn group_list(&self) -> Value {
         let own = Value::Object(documents::group_entry(KIND.group, &[KIND.version]));
-        let groups = order::groups(order::registered(self.server));
+        let groups = order::groups(order::registered(self.server, self.served));
         let entry = |group: &order::Group| {
             let versions: Vec<&str> = group.versions.iter().map(|version| version.as_str()).collect();
             Value::Object(documents::group_entry(&group.name, &versions))
@@ -276,7 +276,7 @@ impl Merged<'_> {
 
     /// `/apis/GROUP`, if an APIService has the group.
     pub(crate) fn group(&self, name: &str) -> Option<Value> {
-        let groups = order::groups(order::registered(self.server));
+        let groups = order::groups(order::registered(self.server, self.served));
         let group = groups.into_iter().find(|group| group.name == name && name != KIND.group)?;
         let versions: Vec<&str> = group.versions.iter().map(|version| version.as_str()).collect();
         let mut entry = documents::group_entry(name, &versions);
@@ -293,7 +293,7 @@ impl Merged<'_> {
 
     /// `/apis` in the aggregated form.
     pub(crate) fn aggregated(&self, version: AggregatedVersion) -> Document {
-        let registered = order::registered(self.server);
+        let registered = order::registered(self.server, self.served);
         let priorities: HashMap<(&str, &str), (i64, i64)> = registered
             .iter()
             .map(|r| ((r.group.as_str(), r.version.as_str()), (r.group_priority, r.version_priority)))

@@ -4,10 +4,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use corten_api::Str;
+use corten_api::resources::Resource;
 
 use super::{KIND, Registered};
-use crate::Server;
+use crate::bootstrap::api_services;
 use crate::crd::compare_versions;
+use crate::{Server, resource_metrics};
 
 /// A group with its versions, the preferred one first.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,11 +18,20 @@ pub(super) struct Group {
     pub(super) versions: Vec<Str>,
 }
 
-/// All registered APIServices.
-pub(super) fn registered(server: &Server) -> Vec<Registered> {
+/// All registered APIServices, and what those of the built-in metrics would be: they have none. `served` are this server's
+/// own resources that are not hidden.
+pub(super) fn registered(server: &Server, served: &[&Resource]) -> Vec<Registered> {
     let cache = server.backend.catalog.cache(KIND.group, KIND.resource);
     let objects = cache.map(|cache| cache.snapshot("", None).objects).unwrap_or_default();
-    objects.iter().map(|object| Registered::of(object.parsed())).collect()
+    let mut registered: Vec<Registered> =
+        objects.iter().map(|object| Registered::of(object.parsed())).collect();
+    for resource in served.iter().filter(|resource| resource.group == resource_metrics::GROUP) {
+        let is_known = |r: &Registered| r.group == resource.group && r.version == resource.version;
+        if !registered.iter().any(is_known) {
+            registered.push(Registered::of(&api_services::object(&resource.group, &resource.version)));
+        }
+    }
+    registered
 }
 
 /// Groups as `/apis` lists them: by the highest priority in the group, then by the name of the first APIService.

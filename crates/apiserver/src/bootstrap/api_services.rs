@@ -1,5 +1,7 @@
 //! One APIService for every served group version. Created and corrected at start only; those of versions that are no longer
 //! served are deleted, unless a user created them.
+//!
+//! The built-in metrics have none, so that a metrics server can be installed with its own.
 
 use std::collections::BTreeSet;
 
@@ -66,37 +68,23 @@ const VERSIONS: [(&str, &str, i64); 15] = [
 
 pub(super) async fn ensure(local: &Local<'_>) -> Result<(), Failure> {
     let Some(cache) = local.cache(&KIND) else { return Ok(()) };
-    let found = cache.snapshot("", None).objects;
-    let has_metrics_server = found.iter().any(|object| {
-        object.name.ends_with(&format!(".{}", resource_metrics::GROUP)) && names_service(object.parsed())
-    });
     let served = local.backend().catalog.built_in().iter().map(|r| (r.group.as_str(), r.version.as_str()));
-    let wanted = wanted(served.filter(|(group, _)| *group != resource_metrics::GROUP || !has_metrics_server));
+    let wanted = wanted(served);
     let ensured = wanted.iter().map(|object| ensure_one(local, object));
     futures_util::future::try_join_all(ensured).await?;
     let objects = cache.snapshot("", None).objects;
     let gone = objects.iter().filter(|object| {
         let ours = object.tree().str_at(&["metadata", "labels", AUTO_MANAGED]) == Some(ON_START);
-        ours && !names_service(object.parsed())
+        (ours || is_of_metrics(&object.name))
+            && !names_service(object.parsed())
             && !wanted.iter().any(|wanted| meta::name(wanted) == object.name)
     });
     let removed = gone.map(|object| local.delete(&KIND, "", &object.name));
     futures_util::future::try_join_all(removed).await.map(|_| ())
 }
 
-/// The APIServices of the built-in metrics: removed while another server serves metrics, created otherwise.
-pub(crate) async fn ensure_metrics(local: &Local<'_>, is_remote: bool) -> Result<(), Failure> {
-    let built_in = local.backend().catalog.built_in().iter().map(|r| (r.group.as_str(), r.version.as_str()));
-    for object in wanted(built_in.filter(|(group, _)| *group == resource_metrics::GROUP)) {
-        match local.get(&KIND, "", meta::name(&object)) {
-            None if !is_remote => local.create(&KIND, &object, "").await?,
-            Some(current) if is_remote && !names_service(&current) => {
-                local.delete(&KIND, "", meta::name(&object)).await?;
-            }
-            _ => {}
-        }
-    }
-    Ok(())
+fn is_of_metrics(name: &str) -> bool {
+    name.split_once('.').is_some_and(|(_, group)| group == resource_metrics::GROUP)
 }
 
 fn names_service(object: &Value) -> bool {
@@ -144,13 +132,15 @@ fn custom(group: &str, version: &str) -> Value {
     object
 }
 
-/// The APIServices of the served versions, without `apiregistration.k8s.io` itself.
+/// The APIServices of the served versions, without `apiregistration.k8s.io` itself and the built-in metrics.
 fn wanted<'a>(served: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Value> {
-    let versions: BTreeSet<_> = served.filter(|(group, _)| *group != KIND.group).collect();
+    let versions: BTreeSet<_> =
+        served.filter(|(group, _)| ![KIND.group, resource_metrics::GROUP].contains(group)).collect();
     versions.into_iter().map(|(group, version)| object(group, version)).collect()
 }
 
-fn object(group: &str, version: &str) -> Value {
+/// The APIService of a built-in version.
+pub(crate) fn object(group: &str, version: &str) -> Value {
     let mut object = KIND.named("", &format!("{version}.{group}"));
     object.set(&["metadata", "labels", AUTO_MANAGED], ON_START);
     if !group.is_empty() {
@@ -197,8 +187,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_served_version_except_apiregistration_has_an_api_service() {
-        let served = [("apps", "v1"), ("apps", "v1"), ("", "v1"), (KIND.group, "v1"), ("autoscaling", "v2")];
+    fn every_served_version_except_apiregistration_and_metrics_has_an_api_service() {
+        let metrics = (resource_metrics::GROUP, "v1beta1");
+        let served =
+            [("apps", "v1"), ("apps", "v1"), ("", "v1"), (KIND.group, "v1"), metrics, ("autoscaling", "v2")];
         let wanted = wanted(served.into_iter());
         let names: Vec<_> = wanted.iter().map(meta::name).collect();
         assert_eq!(names, ["v1.", "v1.apps", "v2.autoscaling"]);

@@ -1,4 +1,4 @@
-//! The addons of a new cluster: the default storage class, and the resource metrics API.
+//! The addons of a new cluster: the default storage class, and the role that reads resource metrics.
 //!
 //! An addon is installed once; a ConfigMap records which ones were. Users may change or delete it afterwards. An addon that
 //! is turned off is deleted, as far as users have not changed it.
@@ -29,11 +29,8 @@ const ADDONS: [Addon; 2] = [
     Addon {
         name: METRICS_SERVER,
         mark: "v1beta1.metrics.k8s.io",
-        objects: || {
-            vec![(&kinds::CLUSTER_ROLES, metrics_reader()), (&kinds::API_SERVICES, metrics_service())]
-        },
-        // An APIService with a service is another metrics server's.
-        is_ours: |object| object.at(&["spec", "service"]).is_none(),
+        objects: || vec![(&kinds::CLUSTER_ROLES, metrics_reader())],
+        is_ours: |_| true,
     },
 ];
 
@@ -110,9 +107,9 @@ fn storage_class() -> Value {
     class
 }
 
-/// Lets users who may view a namespace read its resource metrics.
+/// Lets users who may view a namespace read its resource metrics. Metrics servers bring a role of their own name.
 fn metrics_reader() -> Value {
-    let mut role = kinds::CLUSTER_ROLES.new_object("", "system:aggregated-metrics-reader");
+    let mut role = kinds::CLUSTER_ROLES.new_object("", "corten:metrics-reader");
     for to in ["admin", "edit", "view"] {
         let label = format!("rbac.authorization.k8s.io/aggregate-to-{to}");
         role.set(&["metadata", "labels", label.as_str()], "true");
@@ -122,16 +119,4 @@ fn metrics_reader() -> Value {
     });
     role.set(&["rules"], vec![rule]);
     role
-}
-
-/// The APIService of the resource metrics, which the API server serves itself.
-fn metrics_service() -> Value {
-    let mut service = kinds::API_SERVICES.new_object("", "v1beta1.metrics.k8s.io");
-    service.set(
-        &["spec"],
-        value!({
-            "group": "metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100,
-        }),
-    );
-    service
 }

@@ -5,6 +5,7 @@ use corten_container::ContainerStatus;
 use super::actions::{Knowledge, Probed};
 use super::worker::{Snapshot, SyncError, Worker};
 use crate::containers::labels;
+use crate::errors::chain;
 use crate::pod::{Container, Pod};
 use crate::resources::allocation::needs_restart;
 use crate::status::{self, Readiness, StatusFacts};
@@ -32,6 +33,16 @@ impl Worker {
         let status = status::status(&snapshot.pod, &snapshot.observed, &facts, over, snapshot.now);
         let reported = self.kubelet.status.report(&self.kubelet.api, &snapshot.pod, &status).await;
         reported.map_err(SyncError::Status)
+    }
+
+    /// Reports the status of a pod whose containers do not wait for the report: the API server may be away, or reject it.
+    /// Returns false if it failed; it is retried with the next sync.
+    pub(super) async fn try_report_status(&self, snapshot: &Snapshot) -> bool {
+        let reported = self.report_status(snapshot, false).await;
+        if let Err(err) = &reported {
+            tracing::warn!(pod = %snapshot.pod.key(), err = chain(err), "cannot report pod status; retrying");
+        }
+        reported.is_ok()
     }
 
     /// The readiness of a running container; one without probes is ready.

@@ -35,11 +35,11 @@ impl Worker {
             self.work.advance(&Facts { finished: true, alive, ..Facts::default() });
             return self.sync_terminating_pod(snapshot).await;
         }
-        self.report_status(snapshot, false).await?;
+        let mut reported = self.try_report_status(snapshot).await;
         self.kill_containers(snapshot, &actions).await?;
         let backoff = self.remove_backed_off(snapshot, &mut actions);
         if backoff.is_some() {
-            self.report_status(snapshot, false).await?;
+            reported = self.try_report_status(snapshot).await;
         }
         let resized = self.resize(snapshot, &actions).await;
         let started = self.start_containers(snapshot, &actions).await?;
@@ -48,9 +48,9 @@ impl Worker {
             // Report the effect at once, without waiting for the runtime's event.
             snapshot.observed = self.observe(&snapshot.pod).await?;
             kubelet.probes.update(&kubelet, &snapshot.pod, &snapshot.observed, &self.work);
-            self.report_status(snapshot, false).await?;
+            reported = self.try_report_status(snapshot).await;
         }
-        let retry = (started.is_err() || resized.is_err()).then_some(RETRY);
+        let retry = (started.is_err() || resized.is_err() || !reported).then_some(RETRY);
         let soonest = [backoff, retry, time_left(snapshot)].into_iter().flatten().min();
         Ok(Next::After(soonest.unwrap_or(RESYNC).min(RESYNC)))
     }

@@ -13,7 +13,6 @@ use super::PodWorkers;
 use super::state::{Facts, PodWorkerState};
 use super::worker::{Next, RESYNC, Snapshot, SyncError, Worker};
 use crate::containers::{kill, labels};
-use crate::errors::chain;
 
 impl Worker {
     /// Stops what runs; the pod is terminated then.
@@ -36,9 +35,10 @@ impl Worker {
     /// Reports the pod's status and stops its containers, if any run.
     async fn stop_pod(&mut self, snapshot: &mut Snapshot) -> Result<(), SyncError> {
         if snapshot.observed.is_alive() {
-            self.report_status(snapshot, false).await?;
+            self.try_report_status(snapshot).await;
             self.kill_pod(snapshot).await?;
             snapshot.observed = self.observe(&snapshot.pod).await?;
+            self.kubelet.probes.update(&self.kubelet, &snapshot.pod, &snapshot.observed, &self.work);
         }
         Ok(())
     }
@@ -138,9 +138,6 @@ impl Worker {
     async fn report_terminating(&self, snapshot: &Snapshot) {
         let (pod, observed) = (snapshot.pod.clone(), snapshot.observed.clone());
         let snapshot = Snapshot { pod, observed, now: self.kubelet.clock.now() };
-        if let Err(err) = self.report_status(&snapshot, false).await {
-            let pod = snapshot.pod.key();
-            tracing::debug!(%pod, err = chain(&err), "cannot report the status of a terminating pod");
-        }
+        self.try_report_status(&snapshot).await;
     }
 }

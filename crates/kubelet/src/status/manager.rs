@@ -115,8 +115,16 @@ async fn patch(
     }
     let patch = Patch::Strategic(value!({"metadata": {"uid": (uid)}, "status": (status)}));
     match api.client.patch(&kinds::PODS, pod.key(), &patch, "status").await {
-        // The pod was deleted, or replaced by another of its name: there is nothing to report to.
-        Err(err) if !err.is_not_found() && !err.is_conflict() => Err(err),
+        Err(err) if !is_gone(&err) => Err(err),
         _ => Ok(()),
     }
+}
+
+/// True if the pod was deleted, or replaced by another of its name: there is nothing to report to.
+fn is_gone(err: &Error) -> bool {
+    let is_of_uid = |err: &Error| match err {
+        Error::Status(status) => status.details.causes.iter().any(|cause| cause.field == "metadata.uid"),
+        Error::Transport(_) => false,
+    };
+    err.is_not_found() || err.is_conflict() || err.is_invalid() && is_of_uid(err)
 }

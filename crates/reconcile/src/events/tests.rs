@@ -65,6 +65,25 @@ async fn equal_events_recorded_at_once_are_counted_too() {
 }
 
 #[tokio::test]
+async fn too_many_events_about_an_object_are_written_with_the_next_one() {
+    let scene = Scene::new();
+    let count = || scene.events()[0].int_at(&["count"]);
+    for _ in 0..30 {
+        scene.record(event("m")).await;
+    }
+    assert_eq!(count(), Some(25));
+    scene.record(Event::warning("test", &pod("q"), "Failed", "m")).await;
+    scene.record(Event::normal("test", &pod("p"), "Failed", "m")).await;
+    assert_eq!(scene.events().len(), 3, "other objects and types have limits of their own");
+    scene.clock_control.advance(seconds(299));
+    scene.record(event("m")).await;
+    assert_eq!(count(), Some(25));
+    scene.clock_control.advance(seconds(1));
+    scene.record(event("m")).await;
+    assert_eq!(count(), Some(32));
+}
+
+#[tokio::test]
 async fn events_that_differ_are_objects_of_their_own() {
     let scene = Scene::new();
     scene.record(event("m")).await;
@@ -126,7 +145,7 @@ async fn a_failed_write_loses_one_event_only() {
 async fn a_full_queue_drops_events_without_waiting() {
     let scene = Scene::new();
     for number in 0..MAX_PENDING + 10 {
-        scene.recorder.record(event(&number.to_string()));
+        scene.recorder.record(Event::warning("test", &pod(&number.to_string()), "Failed", "m"));
     }
     until("the queue is drained", || scene.recorder.is_idle()).await;
     run_other_tasks().await;
