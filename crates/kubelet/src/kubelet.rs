@@ -21,7 +21,7 @@ use crate::containers::runtime_config::{NodeConfig, Resolver};
 use crate::containers::{Containers, pleg};
 use crate::eviction::EvictionManager;
 use crate::garbage_collection::GarbageCollector;
-use crate::housekeeping::{self, Housekeeping};
+use crate::housekeeping::{self, Housekeeping, go_duration};
 use crate::node::{self, Node, Reserved, kernel, oom_watcher};
 use crate::objects::PodObjects;
 use crate::objects::named_objects::ObjectKind;
@@ -79,6 +79,12 @@ impl Kubelet {
         name: &str,
     ) -> Result<Option<Value>, corten_client::Error> {
         self.objects.named.get(&self.api, &self.clock, kind, pod, name).await
+    }
+
+    /// The time after which an exec, attach or port-forward session without traffic ends; `None` without a limit.
+    pub(crate) fn session_idle_timeout(&self) -> Option<Duration> {
+        let text = self.configuration.as_ref()?.str_at(&["streamingConnectionIdleTimeout"])?;
+        go_duration(text).ok().filter(|timeout| !timeout.is_zero())
     }
 
     /// Drops the state of a pod of which nothing is left on the node.

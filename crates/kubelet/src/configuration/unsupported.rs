@@ -53,7 +53,6 @@ static REFUSED: &[(&str, &[&str], &str)] = &[
         "TLS 1.2 and 1.3 are spoken, and nothing older",
     ),
     ("tlsCurvePreferences", &[], "the curves are those of the TLS library"),
-    ("streamingConnectionIdleTimeout", &[], "sessions last until one side ends them"),
 ];
 
 /// Fields that only tune upstream's internals, or that upstream has abandoned.
