@@ -17,6 +17,7 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::admission::AdmissionHandler;
 use crate::api_server::ApiServer;
 use crate::containers::images::ImageManager;
+use crate::containers::pulled_images::PulledImages;
 use crate::containers::runtime_config::{NodeConfig, Resolver};
 use crate::containers::{Containers, pleg};
 use crate::eviction::EvictionManager;
@@ -158,13 +159,15 @@ fn assemble(
             corten_container::Error::internal("cannot create the kubelet's root directory", err)
         })?;
     }
+    let pulled = PulledImages::open(&root, configured)
+        .map_err(|err| corten_container::Error::internal("cannot read the records of pulled images", err))?;
     let caches = Caches::new(parts.client.clone(), parts.clock.clone());
     let resolver_file = options.resolver.as_deref().unwrap_or(Path::new("/etc/resolv.conf"));
     let kubelet = Kubelet {
         api: ApiServer::new(parts.client, caches, parts.recorder, &options.node_name),
         containers: Containers {
             runtime: parts.runtime,
-            images: ImageManager::new(parts.images, parts.clock.clone()),
+            images: ImageManager::new(parts.images, pulled, parts.clock.clone()),
             config: NodeConfig {
                 log_root: options.log_dir.display().to_string(),
                 resolver: Resolver {

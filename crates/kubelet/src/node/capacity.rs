@@ -27,8 +27,7 @@ impl Capacity {
         let cpus = i64::try_from(cpus).unwrap_or(i64::MAX);
         let pods =
             if pods_per_core > 0 { most_pods.min(cpus.saturating_mul(pods_per_core)) } else { most_pods };
-        let disk =
-            rustix::fs::statvfs(root).map_or(0, |stat| stat.f_blocks * stat.f_frsize / 1024 * 1024);
+        let disk = rustix::fs::statvfs(root).map_or(0, |stat| stat.f_blocks * stat.f_frsize / 1024 * 1024);
         let mut amounts = Amounts::from([
             ("cpu".to_owned(), Quantity::new(cpus, Format::DecimalSi)),
             ("memory".to_owned(), Quantity::new(memory / 1024 * 1024, Format::BinarySi)),

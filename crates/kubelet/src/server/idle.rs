@@ -18,7 +18,10 @@ use tokio::time::{Instant, Sleep, sleep};
 pub(super) type Upgraded = IdleTimeout<TokioIo<hyper::upgrade::Upgraded>>;
 
 /// Waits until the protocol of a request's connection is switched. The connection fails once it is idle for too long.
-pub(super) async fn upgraded(request: Request<Incoming>, timeout: Option<Duration>) -> hyper::Result<Upgraded> {
+pub(super) async fn upgraded(
+    request: Request<Incoming>,
+    timeout: Option<Duration>,
+) -> hyper::Result<Upgraded> {
     let upgraded = hyper::upgrade::on(request).await?;
     Ok(IdleTimeout::new(TokioIo::new(upgraded), timeout))
 }
