@@ -313,7 +313,7 @@ pub fn pod(name: &str, policy: &str, containers: &[Value]) -> Value {
 
 /// All events of a pod or a node as text.
 pub fn events(client: &Client, name: &str) -> String {
-    told(client, name)
+    events_of(client, name)
         .iter()
         .map(|event| format!("{}\n", event["message"].as_str().unwrap_or_default()))
         .collect()
@@ -323,10 +323,10 @@ pub fn events(client: &Client, name: &str) -> String {
 pub fn reasons(client: &Client, name: &str) -> Vec<String> {
     let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
     let line = |event: &Value| ["type", "reason", "message"].map(|field| text(event, field)).join(" ");
-    told(client, name).iter().map(line).collect()
+    events_of(client, name).iter().map(line).collect()
 }
 
-fn told(client: &Client, name: &str) -> Vec<Value> {
+fn events_of(client: &Client, name: &str) -> Vec<Value> {
     let list = client.get("/api/v1/namespaces/default/events").expect(200);
     let mut events = list["items"].as_array().cloned().unwrap_or_default();
     events.retain(|event| event["involvedObject"]["name"] == name);

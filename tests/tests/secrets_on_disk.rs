@@ -151,6 +151,8 @@ fn other_users_find_nothing(runtime: Runtime) {
     let expected: &[&str] = if runtime == Runtime::Native { &["process.json"] } else { &[] };
     assert_eq!(holders(&root), expected);
     assert_eq!(open_to_others(&root, runtime), Vec::<PathBuf>::new());
+    let messages = node.server.messages();
+    assert!(!messages.contains(VALUE) && !messages.contains("eyJhbGciOi"), "a secret or a token is logged");
 
     widen(&root);
     node.replace();

@@ -95,6 +95,10 @@ fn files_say_what_a_pod_may_use(runtime: Runtime) {
     let memory = kibibytes.and_then(|text| text.parse::<u64>().ok()).expect("memory is in Ki") * 1024;
     let cpu = allocatable["cpu"].as_str().expect("there are processors");
     assert_eq!(node.log("modest", "main"), format!("{cpu} {memory}\n"));
+    // The volumes of a pod that has ended are removed while its object stays.
+    let uid = node.pod("modest")["metadata"]["uid"].as_str().expect("it has a uid").to_owned();
+    let volumes = node.directory.path().join("kubelet/pods").join(uid).join("volumes");
+    eventually("the volumes are gone", || !volumes.exists());
     node.end();
 }
 

@@ -41,3 +41,4 @@ pub(crate) use content::Content;
 pub(crate) use digest::Verified;
 pub(crate) use error::At;
 pub(crate) use limits::{LARGEST_DOCUMENT, MOST_INDEXES};
+pub(crate) use manifest::check_one_kind;

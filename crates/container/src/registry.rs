@@ -18,7 +18,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 
 use crate::image::{
-    Descriptor, Index, LARGEST_DOCUMENT, Manifest, Platform, Record, Reference, Store, media,
+    Descriptor, Index, LARGEST_DOCUMENT, Manifest, Platform, Record, Reference, Store, check_one_kind, media,
 };
 use crate::{AuthConfig, Error, Progress, PullProgress, Result, blocking};
 use client::Repository;
@@ -124,6 +124,7 @@ impl Pull<'_> {
     /// The manifest for this machine, through an index if there is one.
     async fn manifest(&self, target: &Descriptor) -> Result<Manifest> {
         let mut bytes = self.store.content.read(&target.digest)?;
+        check_one_kind(&bytes)?;
         if media::is_index(&target.media_type) {
             let index: Index = read(&bytes, "the index")?;
             let chosen = index.choose(&Platform::here())?;
@@ -133,6 +134,7 @@ impl Pull<'_> {
                 self.store.content.add(fetched.as_slice(), Some(&chosen.digest))?;
             }
             bytes = self.store.content.read(&chosen.digest)?;
+            check_one_kind(&bytes)?;
         }
         read(&bytes, "the manifest")
     }

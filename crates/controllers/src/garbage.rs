@@ -151,7 +151,7 @@ impl Worker {
 
     /// Processes one object. Returns true if it has to be retried.
     async fn process(&self, key: &Key) -> bool {
-        let Some(seen) = self.garbage.graph.lock().look(&key.name) else { return false };
+        let Some(seen) = self.garbage.graph.lock().state_of(&key.name) else { return false };
         let done = if key.namespace == ORPHAN {
             self.orphan_dependents(&seen.facts.identity).await
         } else {

@@ -97,7 +97,7 @@ impl Ipam {
         let without = |node: &Arc<Object>| !node.deleting && cidrs(node).is_empty();
         let Some(node) = self.nodes.get(key).filter(without) else { return Ok(()) };
         let allocated = self.allocator.lock().allocate();
-        let allocated = allocated.inspect_err(|_| self.tell(&node, "CIDRNotAvailable"))?;
+        let allocated = allocated.inspect_err(|_| self.record_event(&node, "CIDRNotAvailable"))?;
         // Another process may have been faster.
         if !self.nodes.get(key).as_ref().is_some_and(without) {
             self.allocator.lock().release(&allocated);
@@ -110,7 +110,7 @@ impl Ipam {
             }
         }
         result.map_err(|error| {
-            self.tell(&node, "CIDRAssignmentFailed");
+            self.record_event(&node, "CIDRAssignmentFailed");
             // Without a response the node may have the CIDRs all the same.
             if error.code() != 0 && error.code() != 504 {
                 self.allocator.lock().release(&allocated);
@@ -128,7 +128,7 @@ impl Ipam {
         Ok(())
     }
 
-    fn tell(&self, node: &Object, state: &'static str) {
+    fn record_event(&self, node: &Object, state: &'static str) {
         self.recorder.record(nodes::status_event(COMPONENT, &node.key.name, &node.uid, state));
     }
 

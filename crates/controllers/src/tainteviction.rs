@@ -181,7 +181,7 @@ impl Evictor {
     }
 
     async fn evict(&self, key: &Key) -> Result<(), Error> {
-        tracing::info!(controller = NAME, pod = %key, "deleting pod that does not tolerate a NoExecute taint");
+        tracing::info!(controller = NAME, pod = %key, "deleting pod: its node has a NoExecute taint that it does not tolerate, or no longer");
         self.record_event(key, format!("Marking for deletion Pod {key}"));
         let evicted = async {
             let pod = self.client.get(&kinds::PODS, key).await?;

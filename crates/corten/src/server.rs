@@ -371,7 +371,10 @@ async fn serve(
     let node = match node {
         Some(options) => {
             let credentials = NodeCredentials::in_process(&running, &authority, &options)?;
-            Some(Node::start(credentials, options).await.context("cannot start the node")?)
+            let name = options.name.clone();
+            let node = Node::start(credentials, options).await.context("cannot start the node")?;
+            tracing::info!(node = name, "node started");
+            Some(node)
         }
         None => None,
     };

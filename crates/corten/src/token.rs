@@ -100,7 +100,8 @@ async fn create(client: &Client, credentials: &Credentials, args: &CreateArgs) -
         None => None,
     };
     let secret = secret(&invitation, args, expiration);
-    client.create(&kinds::SECRETS, &secret).await.context("cannot create the token")?;
+    let created = client.create(&kinds::SECRETS, &secret).await;
+    created.with_context(|| format!("cannot create the token at {}", credentials.server))?;
     node_network::authorize_all_nodes(client)
         .await
         .context("cannot reconcile the role of the node network")?;

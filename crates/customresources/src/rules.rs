@@ -24,6 +24,7 @@ use corten_cel::schema::Schema as Declared;
 
 use crate::schema::{Node, Rule, Schema};
 
+pub use path::tokens as path_tokens;
 pub use static_checks::{StoredExpressions, validate_rules};
 
 /// Maximum cost of one evaluation.

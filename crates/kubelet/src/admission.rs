@@ -68,7 +68,7 @@ impl AdmissionHandler {
 pub(crate) async fn admit(kubelet: &Kubelet, pod: &Pod, has_started: bool) -> Result<(), Rejection> {
     let admitted = check(kubelet, pod, has_started).await;
     if let Err(Rejection { reason, message }) = &admitted {
-        tracing::info!(pod = %pod.key(), reason, message, "pod rejected");
+        tracing::info!(pod = %pod.key(), reason, err = message, "pod rejected");
         *kubelet.resources.admission.rejected.lock().entry(metric_reason(reason)).or_default() += 1;
     }
     admitted

@@ -14,6 +14,7 @@ pub(crate) mod labels;
 pub(crate) mod observed;
 pub(crate) mod pleg;
 pub(crate) mod pull_secrets;
+pub(crate) mod pulled_images;
 pub(crate) mod runtime_class;
 pub(crate) mod runtime_config;
 pub(crate) mod shared_file;

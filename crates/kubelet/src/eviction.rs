@@ -130,7 +130,7 @@ pub(crate) async fn synchronize(kubelet: &Arc<Kubelet>) -> bool {
     let mut pods = active(kubelet);
     ranking::rank(&mut pods, threshold.signal, has_dedicated_image_fs, &summary.pods);
     let Some(pod) = pods.into_iter().find(|pod| !is_critical(pod)) else {
-        tracing::warn!(resource, "eviction threshold met, but no pod can be evicted");
+        tracing::warn!(resource, "eviction threshold met, but no pod can be evicted; retrying");
         return false;
     };
     let stats = summary.pods.iter().find(|stats| stats.pod.uid() == pod.uid());

@@ -17,11 +17,12 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::admission::AdmissionHandler;
 use crate::api_server::ApiServer;
 use crate::containers::images::ImageManager;
+use crate::containers::pulled_images::PulledImages;
 use crate::containers::runtime_config::{NodeConfig, Resolver};
 use crate::containers::{Containers, pleg};
 use crate::eviction::EvictionManager;
 use crate::garbage_collection::GarbageCollector;
-use crate::housekeeping::{self, Housekeeping};
+use crate::housekeeping::{self, Housekeeping, go_duration};
 use crate::node::{self, Node, Reserved, kernel, oom_watcher};
 use crate::objects::PodObjects;
 use crate::objects::named_objects::ObjectKind;
@@ -79,6 +80,12 @@ impl Kubelet {
         name: &str,
     ) -> Result<Option<Value>, corten_client::Error> {
         self.objects.named.get(&self.api, &self.clock, kind, pod, name).await
+    }
+
+    /// The time after which an exec, attach or port-forward session without traffic ends; `None` without a limit.
+    pub(crate) fn session_idle_timeout(&self) -> Option<Duration> {
+        let text = self.configuration.as_ref()?.str_at(&["streamingConnectionIdleTimeout"])?;
+        go_duration(text).ok().filter(|timeout| !timeout.is_zero())
     }
 
     /// Drops the state of a pod of which nothing is left on the node.
@@ -152,13 +159,15 @@ fn assemble(
             corten_container::Error::internal("cannot create the kubelet's root directory", err)
         })?;
     }
+    let pulled = PulledImages::open(&root, configured)
+        .map_err(|err| corten_container::Error::internal("cannot read the records of pulled images", err))?;
     let caches = Caches::new(parts.client.clone(), parts.clock.clone());
     let resolver_file = options.resolver.as_deref().unwrap_or(Path::new("/etc/resolv.conf"));
     let kubelet = Kubelet {
         api: ApiServer::new(parts.client, caches, parts.recorder, &options.node_name),
         containers: Containers {
             runtime: parts.runtime,
-            images: ImageManager::new(parts.images, parts.clock.clone()),
+            images: ImageManager::new(parts.images, pulled, parts.clock.clone()),
             config: NodeConfig {
                 log_root: options.log_dir.display().to_string(),
                 resolver: Resolver {

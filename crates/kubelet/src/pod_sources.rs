@@ -8,7 +8,6 @@ mod decode;
 mod file;
 mod http;
 pub(crate) mod mirror_pods;
-mod references;
 
 use std::collections::HashMap;
 use std::path::PathBuf;

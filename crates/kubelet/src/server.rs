@@ -7,6 +7,7 @@ mod certificate;
 mod exec;
 #[doc(hidden)]
 pub mod fuzz;
+mod idle;
 mod listen;
 mod log_files;
 mod logs;

@@ -151,6 +151,6 @@ impl Stats {
 /// Reads the usage of the node and its pods.
 pub(crate) async fn summary(kubelet: &Kubelet, detail: Detail) -> corten_container::Result<Summary> {
     let pods = pods::all(kubelet, detail).await?;
-    let node = node::look(kubelet, detail).await?;
+    let node = node::collect(kubelet, detail).await?;
     Ok(Summary { node, pods })
 }

@@ -267,6 +267,18 @@ impl Volumes {
         Ok(mounts)
     }
 
+    /// Unmounts and removes a pod's volumes. Its termination messages stay.
+    pub(crate) fn remove_volumes(&self, uid: &str) -> io::Result<()> {
+        let directory = self.of_pod(uid);
+        let parts = ["volume-subpaths", "volumes"].map(|part| directory.join(part));
+        if !parts.iter().any(|part| part.exists()) {
+            return Ok(());
+        }
+        // A mounted volume may not be the pod's alone: nothing is removed before it is unmounted.
+        mount_points::unmount_all(&directory)?;
+        parts.iter().try_for_each(|part| remove_tree(part))
+    }
+
     /// Unmounts and removes everything of a pod.
     pub(crate) fn remove(&self, uid: &str) -> io::Result<()> {
         let directory = self.of_pod(uid);

@@ -82,7 +82,7 @@ mod tests {
         Peer { address: address.parse().unwrap(), pod_cidrs }
     }
 
-    fn told(ways: &Ways) -> Vec<String> {
+    fn described(ways: &Ways) -> Vec<String> {
         let gateway =
             |route: &Route| route.gateway.map_or("itself".to_owned(), |gateway| gateway.to_string());
         let routes = ways.routes.iter();
@@ -97,7 +97,7 @@ mod tests {
             [peer("192.0.2.2", &["10.244.2.0/24", "fd00:2::/64"]), peer("198.51.100.3", &["10.244.3.0/24"])];
         let ways = tunnelled(&peers, 7, &["10.244.1.1".parse().unwrap()]);
         assert_eq!(
-            told(&ways),
+            described(&ways),
             [
                 "10.244.2.0/24 via 10.244.2.0 on 7",
                 "10.244.3.0/24 via 10.244.3.0 on 7",
@@ -121,7 +121,10 @@ mod tests {
         ];
         let links = [(3, "192.0.2.1/24".parse().unwrap()), (4, "2001:db8::1/64".parse().unwrap())];
         let ways = direct(&peers, &links);
-        assert_eq!(told(&ways), ["10.244.2.0/24 via 192.0.2.2 on 3", "fd00:4::/64 via 2001:db8::4 on 4"]);
+        assert_eq!(
+            described(&ways),
+            ["10.244.2.0/24 via 192.0.2.2 on 3", "fd00:4::/64 via 2001:db8::4 on 4"]
+        );
         assert!(ways.neighbours.is_empty());
     }
 

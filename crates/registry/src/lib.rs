@@ -47,6 +47,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 pub use authentication::tokenrequests::validate_token_request;
+pub use core::pods::references::{UnknownVolume, api_reference, references_secrets};
 pub use core::services::service_addresses_fit;
 pub use corten_api::duration::human_duration;
 pub use rules::{

@@ -18,8 +18,9 @@ use corten_registry::{Request, RowContext, Rules, rules};
 use jiff::Timestamp;
 use meter::{excess, settle};
 
-/// The number of items of the shorter lists of structures.
-const FEW: usize = 200;
+/// The number of items of the shorter lists of structures: long enough that one cheap comparison of each item with each shows
+/// beside the work on each item.
+const FEW: usize = 1_000;
 /// The number of items of the shorter lists and maps of texts and numbers: comparing two of those costs so little that quadratic work
 /// on fewer would not show.
 const FEW_SCALARS: usize = 2_000;

@@ -28,6 +28,8 @@ pub(crate) struct Committer {
     assigned: Revision,
     /// The size of logs at which a snapshot is taken.
     snapshot_bytes: u64,
+    /// True if the last commit failed. A full disk fails every commit, and is logged once.
+    is_failing: bool,
     /// Held while this thread may write.
     lock: File,
 }
@@ -41,7 +43,7 @@ impl Committer {
         snapshot_bytes: u64,
         lock: File,
     ) -> Self {
-        Committer { shared, engine, witness, assigned, snapshot_bytes, lock }
+        Committer { shared, engine, witness, assigned, snapshot_bytes, is_failing: false, lock }
     }
 
     /// Runs until the queue is closed and empty.
@@ -66,12 +68,18 @@ impl Committer {
         }
         match self.store(&changes) {
             Ok(()) => {
+                if std::mem::take(&mut self.is_failing) {
+                    tracing::info!("datastore accepts writes again");
+                }
                 self.publish(&changes);
                 responses.into_iter().for_each(Response::send);
                 self.begin_generation(self.needs_snapshot());
             }
             Err(error) => {
-                tracing::warn!(err = &error as &dyn StdError, "commit failed");
+                let err = &error as &dyn StdError;
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    tracing::error!(err, "cannot write to the datastore; rejecting writes until it succeeds");
+                }
                 let marks = Marks { acknowledged: self.shared.revision(), assigned };
                 if let Err(error) = self.witness.write(marks) {
                     tracing::warn!(err = %error, "cannot write revisions of failed commit to witness file");

@@ -1,5 +1,5 @@
-//! The rules of CONTRIBUTING.md's "Language" section that a program can check: words that name no subject, and doc
-//! comments that begin with a question word.
+//! The rules of CONTRIBUTING.md's "Language" section that a program can check: words that name no subject, doc comments
+//! that begin with a question word, and function names that do not say the effect.
 //!
 //! Rust and Markdown files are checked, identifiers included. A line that must contain such a word, because upstream
 //! defines it or because it is the name of a user, is in `ALLOWED`; an entry that is no longer needed fails the check.
@@ -17,6 +17,9 @@ const WORDS: [&str; 7] = ["somebody", "nobody", "whoever", "anybody", "everybody
 
 /// Words that no doc comment begins with.
 const QUESTIONS: [&str; 4] = ["What", "How", "Whether", "Who"];
+
+/// Function names that do not say the effect.
+const RIDDLES: [&str; 4] = ["told", "tell", "look", "let_off"];
 
 /// Files, and a part of the lines in them that may contain one of the words.
 const ALLOWED: [(&str, &str); 0] = [];
@@ -80,6 +83,8 @@ fn violations(text: &str, is_rust: bool, mut is_allowed: impl FnMut(&str) -> boo
         {
             found.push((index + 1, word));
         }
+        let riddle = function_name(line).filter(|name| is_rust && RIDDLES.contains(name));
+        found.extend(riddle.map(|name| (index + 1, format!("a function is called {name}"))));
         let doc = doc_comment(line).filter(|_| is_rust);
         let question = doc.filter(|_| !continues).and_then(question_word);
         found.extend(question.map(|word| (index + 1, format!("a doc comment begins with {word}"))));
@@ -92,6 +97,14 @@ fn violations(text: &str, is_rust: bool, mut is_allowed: impl FnMut(&str) -> boo
 fn banned_word(line: &str) -> Option<String> {
     let mut words = line.split(|c: char| !c.is_alphanumeric());
     words.find(|word| WORDS.iter().any(|banned| banned.eq_ignore_ascii_case(word))).map(str::to_owned)
+}
+
+/// The name of the function that a line declares.
+fn function_name(line: &str) -> Option<&str> {
+    let code = line.split("//").next().unwrap_or_default();
+    let (before, after) = code.split_once("fn ")?;
+    let is_word = before.chars().next_back().is_none_or(char::is_whitespace);
+    after.split(|c: char| !c.is_alphanumeric() && c != '_').next().filter(|_| is_word)
 }
 
 /// The text of a line of a doc comment.
@@ -123,6 +136,13 @@ mod tests {
             &[(1, "Nobody"), (2, "anyone")],
         );
         check("// The client's bodysomeone, nobodys.\n", &[]);
+    }
+
+    #[test]
+    fn functions_say_their_effect() {
+        check("    pub(crate) async fn told(a: u8) {}\n", &[(1, "a function is called told")]);
+        check("fn look<T>() {}\n", &[(1, "a function is called look")]);
+        check("fn lookup() {} // fn look()\nlet told = 1;\n", &[]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::{Digest, ImageError};
@@ -172,6 +173,22 @@ impl Config {
             chain.push(id);
         }
         chain
+    }
+}
+
+/// Refuses a document that is an index and a manifest at once (CVE-2021-41190): the same digest would stand for two images,
+/// depending on the media type that is sent with it.
+pub(crate) fn check_one_kind(bytes: &[u8]) -> Result<(), ImageError> {
+    #[derive(Deserialize)]
+    struct Members {
+        manifests: Option<IgnoredAny>,
+        config: Option<IgnoredAny>,
+        layers: Option<IgnoredAny>,
+    }
+    let Members { manifests, config, layers } = document(bytes, "the manifest")?;
+    match manifests.is_some() && (config.is_some() || layers.is_some()) {
+        true => Err(ImageError::Malformed("the manifest is an index at the same time".to_owned())),
+        false => Ok(()),
     }
 }
 

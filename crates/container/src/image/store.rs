@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use corten_base::files;
 
 use super::index::IndexFile;
-use super::manifest::document;
+use super::manifest::{check_one_kind, document};
 use super::snapshot::Layers;
 use super::*;
 
@@ -78,6 +78,7 @@ impl Store {
         let mut bytes = self.content.read(&target.digest)?;
         let mut manifest_digest = target.digest.clone();
         let mut size = bytes.len() as u64;
+        check_one_kind(&bytes)?;
         while let Some(index) = index_in(&bytes, &target.media_type) {
             if blobs.len() > MOST_INDEXES {
                 return Err(ImageError::Malformed(
@@ -88,6 +89,7 @@ impl Store {
             manifest_digest = chosen.digest.clone();
             blobs.push(chosen.digest.clone());
             bytes = self.content.read(&chosen.digest)?;
+            check_one_kind(&bytes)?;
             size += bytes.len() as u64;
         }
         let manifest: Manifest = document(&bytes, "the manifest")?;

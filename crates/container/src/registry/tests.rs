@@ -286,3 +286,19 @@ async fn a_blob_is_as_large_as_its_manifest_says() {
     let error = Registries::default().pull(&store, &name, None, &Progress::ignored()).await.unwrap_err();
     assert!(error.to_string().contains("the configuration is larger than"), "{error}");
 }
+
+#[tokio::test]
+async fn a_document_is_an_index_or_a_manifest() {
+    let registry = Registry::default();
+    let address = registry.start().await;
+    let (_folder, store) = store();
+    let config = registry.blob(br#"{"os":"linux","rootfs":{"type":"layers","diff_ids":[]}}"#);
+    let config = serde_json::to_string(&config).unwrap();
+    let both = format!(r#"{{"schemaVersion":2,"manifests":[],"config":{config},"layers":[]}}"#);
+    for (tag, media_type) in [("manifest", media::OCI_MANIFEST), ("index", media::OCI_INDEX)] {
+        registry.serve(&format!("/v2/team/web/manifests/{tag}"), media_type, both.as_bytes());
+        let name = format!("{address}/team/web:{tag}");
+        let error = Registries::default().pull(&store, &name, None, &Progress::ignored()).await.unwrap_err();
+        assert!(error.to_string().contains("is an index at the same time"), "{error}");
+    }
+}

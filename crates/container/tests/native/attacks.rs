@@ -526,6 +526,41 @@ async fn ordinary_containers_still_work() {
     node.end().await;
 }
 
+/// As in runc's tests of mounts: the order of paths decides, not that of the list; a dangling link at the end of a path is
+/// followed inside the root; cgroups are read-only.
+#[tokio::test]
+async fn mounts_are_made_as_runc_makes_them() {
+    let node = Node::new().await;
+    let (outer, inner) = (node.path().join("outer"), node.path().join("inner"));
+    for folder in [outer.join("inner"), inner.clone()] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    fs::write(outer.join("file"), "outer\n").unwrap();
+    fs::write(inner.join("file"), "inner\n").unwrap();
+    import(&node, "order:latest", &[Entry::Link("etc/hosts", "/tmp/hosts")]);
+    let bind = |target: &str, source: PathBuf, readonly| Mount {
+        container_path: target.to_owned(),
+        host_path: source.to_string_lossy().into_owned(),
+        readonly,
+        ..Mount::default()
+    };
+    let script = "exec 2>/dev/null; cat /data/inner/file /data/file /etc/hosts /tmp/hosts; \
+        touch /data/inner/x && echo writable; touch /data/x || echo protected; \
+        for cgroup in /sys/fs/cgroup /sys/fs/cgroup/*; do touch $cgroup/x && echo $cgroup; mkdir $cgroup/y && echo $cgroup; done";
+    let (code, text) = node
+        .run("order", &format!("{script}; true"), |config| {
+            config.image = ImageSpec::new("order");
+            config.mounts = vec![
+                bind("/data/inner", inner.clone(), false),
+                bind("/etc/hosts", inner.join("file"), true),
+                bind("/data", outer.clone(), true),
+            ];
+        })
+        .await;
+    assert_eq!((code, text.as_str()), (0, "inner\nouter\ninner\ninner\nwritable\nprotected\n"));
+    node.end().await;
+}
+
 /// A container that shares the processes of another one sees them in its own `/proc`, with its own masks.
 #[tokio::test]
 async fn a_container_sees_the_processes_of_its_target() {

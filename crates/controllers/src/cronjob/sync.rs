@@ -48,7 +48,7 @@ impl<'a> Sync<'a> {
         look
     }
 
-    fn tell(&mut self, cron: &Value, reason: &'static str, message: impl Into<String>) {
+    fn record_event(&mut self, cron: &Value, reason: &'static str, message: impl Into<String>) {
         self.events.push(Event::normal(NAME, cron, reason, message));
     }
 
@@ -71,7 +71,7 @@ impl<'a> Sync<'a> {
             if active {
                 remove_active(&mut self.status, &job.object.uid);
                 let message = format!("Saw completed job: {name}, condition: {finished}");
-                self.tell(cron, "SawCompletedJob", message);
+                self.record_event(cron, "SawCompletedJob", message);
             }
             if finished == "Complete" {
                 self.note_success(job.view.completed);
@@ -91,7 +91,7 @@ impl<'a> Sync<'a> {
         let active = self.status.items_at(&["active"]).to_vec();
         for gone in missing(world, &active).filter(|job| world.asked.get(&path(job)) != Some(&true)) {
             let name = gone.str_at(&["name"]).unwrap_or_default();
-            self.tell(cron, "MissingJob", format!("Active job went missing: {name}"));
+            self.record_event(cron, "MissingJob", format!("Active job went missing: {name}"));
             remove_active(&mut self.status, gone.str_at(&["uid"]).unwrap_or_default());
         }
     }
@@ -180,7 +180,7 @@ impl<'a> Sync<'a> {
         if policy == Some("Forbid") && !active.is_empty() {
             let message =
                 "Not starting job because prior execution is running and concurrency policy is Forbid";
-            self.tell(cron, "JobAlreadyActive", message);
+            self.record_event(cron, "JobAlreadyActive", message);
             return;
         }
         let is_replaced =

@@ -83,7 +83,7 @@ pub(super) struct NodeState {
 }
 
 impl Graph {
-    pub(super) fn look(&self, uid: &str) -> Option<NodeState> {
+    pub(super) fn state_of(&self, uid: &str) -> Option<NodeState> {
         let node = self.nodes.get(uid)?;
         let waits = |uid: &Str| self.nodes.get(uid).is_some_and(|n| n.facts.waits_for_deletion);
         Some(NodeState {

@@ -48,16 +48,16 @@ fn delete(name: &str) -> Work {
 fn a_virtual_owner_is_processed_until_it_is_observed_or_absent() {
     let mut graph = Graph::default();
     assert_eq!(graph.present(object("child", &[owner("parent", true)])), [delete("parent")]);
-    assert!(graph.look("uid-parent").is_some_and(|seen| seen.is_virtual && seen.has_dependents));
+    assert!(graph.state_of("uid-parent").is_some_and(|seen| seen.is_virtual && seen.has_dependents));
     assert_eq!(graph.present(object("parent", &[])), []);
-    assert!(graph.look("uid-parent").is_some_and(|seen| !seen.is_virtual));
+    assert!(graph.state_of("uid-parent").is_some_and(|seen| !seen.is_virtual));
     assert_eq!(graph.gone("uid-parent"), [delete("child")]);
     assert!(graph.is_absent(&identity("n", "parent")));
 
     let mut graph = Graph::default();
     graph.present(object("child", &[owner("parent", true)]));
     assert_eq!(graph.absent(&identity("n", "parent")), [delete("child")]);
-    assert!(graph.look("uid-parent").is_none());
+    assert!(graph.state_of("uid-parent").is_none());
 }
 
 #[test]
@@ -123,11 +123,11 @@ fn one_wrong_reference_does_not_take_others_with_it() {
     assert_eq!(graph.present(object("good", &[owner("parent", true)])), [delete("good")]);
     let work = graph.absent(&absent);
     assert_eq!(work, [delete("bad"), delete("parent")], "the other name is tried next");
-    assert!(graph.look("uid-parent").is_some_and(|seen| seen.facts.identity == identity("n", "parent")));
+    assert!(graph.state_of("uid-parent").is_some_and(|seen| seen.facts.identity == identity("n", "parent")));
 
     graph.present(object("parent", &[]));
     assert_eq!(graph.absent(&absent), [delete("bad")], "what was seen stays");
-    assert!(graph.look("uid-parent").is_some());
+    assert!(graph.state_of("uid-parent").is_some());
 }
 
 #[test]
@@ -135,9 +135,9 @@ fn circles_are_noticed() {
     let mut graph = Graph::default();
     graph.present(object("a", &[owner("b", true)]));
     graph.present(object("b", &[owner("a", true)]));
-    assert!(graph.look("uid-a").is_some_and(|seen| !seen.dependent_waits));
+    assert!(graph.state_of("uid-a").is_some_and(|seen| !seen.dependent_waits));
     graph.present(waiting(object("b", &[owner("a", true)])));
-    assert!(graph.look("uid-a").is_some_and(|seen| seen.dependent_waits));
+    assert!(graph.state_of("uid-a").is_some_and(|seen| seen.dependent_waits));
 }
 
 #[test]
@@ -149,8 +149,8 @@ fn an_object_may_have_many_owners_and_change_them_all() {
         let mut graph = Graph::default();
         graph.present(object("child", before));
         graph.present(object("child", after));
-        assert!(graph.look("uid-a0").is_some_and(|seen| !seen.has_dependents));
-        assert!(graph.look("uid-b0").is_some_and(|seen| seen.has_dependents));
+        assert!(graph.state_of("uid-a0").is_some_and(|seen| !seen.has_dependents));
+        assert!(graph.state_of("uid-b0").is_some_and(|seen| seen.has_dependents));
     };
     let complaints = excess("owners", 1500, |n| (owners(n, "a"), owners(n, "b")), size, change);
     settle(complaints.as_slice());

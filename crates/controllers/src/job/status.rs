@@ -123,7 +123,7 @@ impl<'a> StatusUpdate<'a> {
         }
     }
 
-    fn tell(&mut self, reason: &'static str, message: &str) {
+    fn record_event(&mut self, reason: &'static str, message: &str) {
         self.events.push(Event::normal(NAME, &self.job.0, reason, message));
     }
 
@@ -134,13 +134,13 @@ impl<'a> StatusUpdate<'a> {
         }
         if self.job.is_suspended() {
             if self.set_condition("Suspended", "True", "JobSuspended", "Job suspended") {
-                self.tell("Suspended", "Job suspended");
+                self.record_event("Suspended", "Job suspended");
                 self.status.remove(&["startTime"]);
             }
         } else if conditions::condition(&self.job.0, "Suspended").is_some()
             && self.set_condition("Suspended", "False", "JobResumed", "Job resumed")
         {
-            self.tell("Resumed", "Job resumed");
+            self.record_event("Resumed", "Job resumed");
             self.status.set(&["startTime"], time::format(self.now));
         }
     }
@@ -272,7 +272,7 @@ impl<'a> StatusUpdate<'a> {
             let message = "Too many succeeded pods running after completion count reached";
             self.events.push(Event::warning(NAME, &self.job.0, "TooManySucceededPods", message));
         }
-        self.tell("Completed", "Job completed");
+        self.record_event("Completed", "Job completed");
     }
 }
 

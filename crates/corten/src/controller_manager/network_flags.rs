@@ -7,6 +7,7 @@ use corten_controllers::Options;
 use crate::server::parse_duration;
 
 #[derive(clap::Args)]
+#[command(next_help_heading = "Controllers")]
 pub(crate) struct NetworkFlags {
     /// Number of Services whose Endpoints are synced concurrently.
     #[arg(long, default_value_t = 5, value_parser = up_to_a_thousand)]

@@ -10,6 +10,7 @@ use corten_controllers::{
 use crate::server::parse_duration;
 
 #[derive(clap::Args)]
+#[command(next_help_heading = "Controllers")]
 pub(crate) struct NodeFlags {
     /// Period of node health checks.
     #[arg(long, default_value = "5s", value_parser = parse_duration)]

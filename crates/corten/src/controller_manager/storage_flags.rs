@@ -3,6 +3,7 @@
 use corten_controllers::Options;
 
 #[derive(clap::Args)]
+#[command(next_help_heading = "Controllers")]
 pub(crate) struct StorageFlags {
     /// Never force-detach volumes from unhealthy nodes after a timeout.
     #[arg(long, default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]

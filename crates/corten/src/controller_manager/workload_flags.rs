@@ -7,6 +7,7 @@ use corten_controllers::{BatchOptions, HorizontalPodAutoscalerOptions, Options};
 use crate::server::parse_duration;
 
 #[derive(clap::Args)]
+#[command(next_help_heading = "Controllers")]
 pub(crate) struct WorkloadFlags {
     /// Number of Jobs that are synced concurrently.
     #[arg(long, default_value_t = 5)]

@@ -117,7 +117,7 @@ async fn add(client: &Client, addresses: &[IpAddr]) -> Result<(), Error> {
     let desired = addresses.first().map(ToString::to_string);
     let actual = found.str_at(&["spec", "clusterIP"]).unwrap_or_default();
     if Some(actual) != desired.as_deref() {
-        tracing::warn!(service = %key(), clusterIP = actual, "the DNS service has another address than --cluster-dns");
+        tracing::warn!(service = %key(), clusterIP = actual, "Service kube-dns has another cluster IP than --cluster-dns; pods cannot resolve names");
     }
     Ok(())
 }

@@ -91,7 +91,7 @@ fn unescape(text: &str) -> Result<String, String> {
 }
 
 /// Delimiters, quoted texts and the texts between them.
-fn tokens(path: &str) -> impl Iterator<Item = &str> {
+pub fn tokens(path: &str) -> impl Iterator<Item = &str> {
     let mut rest = path;
     std::iter::from_fn(move || {
         let end = match rest.bytes().next()? {

@@ -32,16 +32,6 @@ static REFUSED: &[(&str, &[&str], &str)] = &[
     ("kubeReservedCgroup", &[], "only pods are limited"),
     ("systemReservedCgroup", &[], "only pods are limited"),
     ("defaultPodSysctls", &[], "only what a pod says is set"),
-    (
-        "imagePullCredentialsVerificationPolicy",
-        &["NeverVerify"],
-        "who may use an image that is here already is not verified",
-    ),
-    (
-        "preloadedImagesVerificationAllowlist",
-        &[],
-        "who may use an image that is here already is not verified",
-    ),
     ("enableSystemLogQuery", &["false"], "the system's log cannot be asked for"),
     ("shutdownGracePeriod", &[], "the shutdown of the machine is not delayed"),
     ("shutdownGracePeriodCriticalPods", &[], "the shutdown of the machine is not delayed"),
@@ -53,7 +43,6 @@ static REFUSED: &[(&str, &[&str], &str)] = &[
         "TLS 1.2 and 1.3 are spoken, and nothing older",
     ),
     ("tlsCurvePreferences", &[], "the curves are those of the TLS library"),
-    ("streamingConnectionIdleTimeout", &[], "sessions last until one side ends them"),
 ];
 
 /// Fields that only tune upstream's internals, or that upstream has abandoned.

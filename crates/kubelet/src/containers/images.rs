@@ -14,6 +14,7 @@ use corten_reconcile::EventKind;
 use parking_lot::Mutex;
 
 use crate::containers::backoff::Backoffs;
+use crate::containers::pulled_images::PulledImages;
 use crate::events::PodEventRecorder;
 use crate::pod::{Container, Pod};
 use crate::status::Waiting;
@@ -24,6 +25,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 pub(crate) struct ImageManager {
     images: Arc<dyn Images>,
     clock: Clock,
+    pulled: PulledImages,
     state: Mutex<State>,
 }
 
@@ -63,14 +65,17 @@ impl Policy {
 const PROGRESS_PERIOD: Duration = Duration::from_secs(10);
 
 impl ImageManager {
-    pub(crate) fn new(images: Arc<dyn Images>, clock: Clock) -> ImageManager {
+    pub(crate) fn new(images: Arc<dyn Images>, pulled: PulledImages, clock: Clock) -> ImageManager {
         let waits = Backoffs::new(FIRST_WAIT, LONGEST_WAIT);
         let state = State { waits, failures: std::collections::HashMap::new() };
-        ImageManager { images, clock, state: Mutex::new(state) }
+        ImageManager { images, clock, pulled, state: Mutex::new(state) }
     }
 
     pub(crate) async fn list(&self) -> Result<Vec<Image>, Error> {
-        self.images.list_images(None).await
+        let now = self.clock.now();
+        let listed = self.images.list_images(None).await?;
+        log(self.pulled.retain(&listed, now));
+        Ok(listed)
     }
 
     pub(crate) async fn remove(&self, id: &str) -> Result<(), Error> {
@@ -100,11 +105,11 @@ impl ImageManager {
     ) -> Result<Present, Waiting> {
         let asked = container.image();
         let policy = Policy::of(container);
-        let tell = |kind, reason, message: String| events.of_container(container, kind, reason, message);
+        let record = |kind, reason, message: String| events.of_container(container, kind, reason, message);
         if let Err(err) = check_name(asked) {
             let why = err.to_string();
             let message = format!("Failed to apply default image tag {asked:?}: {why}");
-            tell(EventKind::Warning, "InspectFailed", message.clone());
+            record(EventKind::Warning, "InspectFailed", message.clone());
             return Err(waiting("InvalidImageName", message));
         }
         let spec = ImageSpec::new(with_tag(asked));
@@ -112,25 +117,27 @@ impl ImageManager {
             Ok(found) => found,
             Err(err) => {
                 let message = format!("Failed to inspect image {asked:?}: {err}");
-                tell(EventKind::Warning, "InspectFailed", message.clone());
+                record(EventKind::Warning, "InspectFailed", message.clone());
                 return Err(waiting("ImageInspectError", message));
             }
         };
         match found {
-            Some(image) if policy != Policy::Always => {
+            Some(image)
+                if policy != Policy::Always && self.pulled.may_use(&spec.image, &image, credentials) =>
+            {
                 let message = format!(
                     "Container image {asked:?} already present on machine and can be accessed by the pod"
                 );
-                tell(EventKind::Normal, "Pulled", message);
+                record(EventKind::Normal, "Pulled", message);
                 let reference = image.id.clone();
                 Ok(Present { image, reference })
             }
-            None if policy == Policy::Never => {
+            _ if policy == Policy::Never => {
                 let message = format!("Container image {asked:?} is not present with pull policy of Never");
-                tell(EventKind::Warning, "ErrImageNeverPull", message.clone());
+                record(EventKind::Warning, "ErrImageNeverPull", message.clone());
                 Err(waiting("ErrImageNeverPull", message))
             }
-            _ => self.pull(pod, asked, &spec, sandbox, credentials, &tell).await,
+            _ => self.pull(pod, asked, &spec, sandbox, credentials, &record).await,
         }
     }
 
@@ -141,16 +148,16 @@ impl ImageManager {
         spec: &ImageSpec,
         sandbox: &PodSandboxConfig,
         credentials: &[AuthConfig],
-        tell: &(dyn Fn(EventKind, &'static str, String) + Sync),
+        record: &(dyn Fn(EventKind, &'static str, String) + Sync),
     ) -> Result<Present, Waiting> {
         let key = format!("{}_{asked}", pod.uid());
         if let Some(message) = self.backoff_message(&key, asked) {
-            tell(EventKind::Normal, "BackOff", format!("Back-off pulling image {asked:?}"));
+            record(EventKind::Normal, "BackOff", format!("Back-off pulling image {asked:?}"));
             return Err(waiting("ImagePullBackOff", message));
         }
-        tell(EventKind::Normal, "Pulling", format!("Pulling image {asked:?}"));
+        record(EventKind::Normal, "Pulling", format!("Pulling image {asked:?}"));
         let began = self.clock.now();
-        match self.pull_with_any(spec, sandbox, credentials, tell).await {
+        match self.pull_with_any(spec, sandbox, credentials, record).await {
             Ok(present) => {
                 let took = Duration::try_from(self.clock.now().duration_since(began)).unwrap_or_default();
                 let took = go_duration(took);
@@ -158,16 +165,16 @@ impl ImageManager {
                 let message = format!(
                     "Successfully pulled image {asked:?} in {took} ({took} including waiting). Image size: {size} bytes."
                 );
-                tell(EventKind::Normal, "Pulled", message);
+                record(EventKind::Normal, "Pulled", message);
                 Ok(present)
             }
             Err(err) => {
-                tracing::warn!(pod = %pod.key(), image = asked, %err, "cannot pull image; backing off");
-                tell(EventKind::Warning, "Failed", format!("Failed to pull image {asked:?}: {err}"));
+                record(EventKind::Warning, "Failed", format!("Failed to pull image {asked:?}: {err}"));
                 let (reason, message) = failure(asked, &err);
                 let now = self.clock.now();
                 let mut state = self.state.lock();
                 state.waits.grow(&key, now, now);
+                tracing::warn!(pod = %pod.key(), image = asked, backoff = ?state.waits.length(&key), %err, "cannot pull image; retrying after the backoff");
                 state.failures.insert(key, format!("{reason}: {message}"));
                 Err(waiting(reason, message))
             }
@@ -191,11 +198,11 @@ impl ImageManager {
         spec: &ImageSpec,
         auth: Option<&AuthConfig>,
         sandbox: &PodSandboxConfig,
-        tell: &(dyn Fn(EventKind, &'static str, String) + Sync),
+        record: &(dyn Fn(EventKind, &'static str, String) + Sync),
     ) -> Result<String, Error> {
         let known = Arc::new(Mutex::new(PullProgress::default()));
-        let told = known.clone();
-        let progress = Progress::new(move |now| *told.lock() = now);
+        let reported = known.clone();
+        let progress = Progress::new(move |now| *reported.lock() = now);
         let pull = self.images.pull_image(spec, auth, Some(sandbox), &progress);
         let mut pull = std::pin::pin!(pull);
         loop {
@@ -203,7 +210,7 @@ impl ImageManager {
                 return pulled;
             }
             if let Some(message) = progress_message(&spec.image, *known.lock()) {
-                tell(EventKind::Normal, "Pulling", message);
+                record(EventKind::Normal, "Pulling", message);
             }
         }
     }
@@ -214,20 +221,31 @@ impl ImageManager {
         spec: &ImageSpec,
         sandbox: &PodSandboxConfig,
         credentials: &[AuthConfig],
-        tell: &(dyn Fn(EventKind, &'static str, String) + Sync),
+        record: &(dyn Fn(EventKind, &'static str, String) + Sync),
     ) -> Result<Present, Error> {
+        self.pulled.begin(&spec.image).map_err(|err| Error::internal("cannot record the pull", err))?;
         let tried = credentials.iter().map(Some).chain(credentials.is_empty().then_some(None));
         let mut last = Error::Internal("no credentials were tried".to_owned());
         for auth in tried {
-            match self.pull_with_progress(spec, auth, sandbox, tell).await {
+            match self.pull_with_progress(spec, auth, sandbox, record).await {
                 Ok(reference) => {
                     let found = self.images.image_status(&ImageSpec::new(reference.clone())).await?;
-                    return Ok(Present { image: found.unwrap_or_default(), reference });
+                    let image = found.unwrap_or_default();
+                    log(self.pulled.finish(&spec.image, &image, auth, self.clock.now()));
+                    return Ok(Present { image, reference });
                 }
                 Err(err) => last = err,
             }
         }
+        log(self.pulled.fail(&spec.image));
         Err(last)
+    }
+}
+
+/// Logs that records of pulls are not on disk. Until they are, they are lost if the kubelet ends.
+fn log(recorded: std::io::Result<()>) {
+    if let Err(err) = recorded {
+        tracing::warn!(%err, "cannot write the records of pulled images");
     }
 }
 

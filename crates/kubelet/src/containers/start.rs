@@ -69,7 +69,7 @@ pub(crate) async fn start_container(
     let events = kubelet.api.pod_events(pod);
     let record = |kind, reason, message: String| events.of_container(container, kind, reason, message);
     let failed = |reason: &str, message: String| {
-        tracing::warn!(pod = %pod.key(), container = %container.name, reason, err = message, "cannot start container; backing off");
+        tracing::warn!(pod = %pod.key(), container = %container.name, reason, err = message, "cannot start container; retrying after its backoff");
         record(EventKind::Warning, "Failed", format!("Error: {message}"));
         Waiting { reason: reason.to_owned(), message }
     };

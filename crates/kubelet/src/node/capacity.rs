@@ -21,13 +21,13 @@ const RESERVABLE: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
 pub(super) struct Capacity(Amounts);
 
 impl Capacity {
-    pub(super) fn measure(memory: i64, most_pods: i64, pods_per_core: i64) -> Capacity {
+    /// Measures the machine; `root` is the kubelet's root directory, with the volumes and logs of pods.
+    pub(super) fn measure(memory: i64, most_pods: i64, pods_per_core: i64, root: &Path) -> Capacity {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let cpus = i64::try_from(cpus).unwrap_or(i64::MAX);
         let pods =
             if pods_per_core > 0 { most_pods.min(cpus.saturating_mul(pods_per_core)) } else { most_pods };
-        let disk =
-            rustix::fs::statvfs(Path::new("/")).map_or(0, |stat| stat.f_blocks * stat.f_frsize / 1024 * 1024);
+        let disk = rustix::fs::statvfs(root).map_or(0, |stat| stat.f_blocks * stat.f_frsize / 1024 * 1024);
         let mut amounts = Amounts::from([
             ("cpu".to_owned(), Quantity::new(cpus, Format::DecimalSi)),
             ("memory".to_owned(), Quantity::new(memory / 1024 * 1024, Format::BinarySi)),

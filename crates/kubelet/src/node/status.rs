@@ -45,6 +45,7 @@ pub(super) fn capacity(kubelet: &Kubelet) -> Capacity {
         kubelet.containers.config.memory,
         kubelet.node.options.max_pods,
         kubelet.node.options.pods_per_core,
+        kubelet.volumes.root(),
     )
 }
 

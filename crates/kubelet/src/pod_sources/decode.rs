@@ -3,10 +3,9 @@
 use corten_api::conform::{Extent, conform};
 use corten_api::status::ErrorList;
 use corten_api::{Status, Value, json, meta, value, yaml};
-use corten_registry::Request;
+use corten_registry::{Request, UnknownVolume, api_reference};
 use jiff::Timestamp;
 
-use super::references::{self, UnknownVolume};
 use crate::pod::{Pod, Source};
 
 const HASH: &str = "kubernetes.io/config.hash";
@@ -94,7 +93,7 @@ fn complete(mut tree: Value, origin: &Origin<'_>) -> Result<Pod, ManifestError> 
         let status = Status::invalid("", "Pod", meta::name(&tree), &errors);
         return Err(ManifestError::Invalid(status.message));
     }
-    if let Some(what) = references::first_reference(&tree)? {
+    if let Some(what) = api_reference(&tree)? {
         return Err(ManifestError::Reference(what));
     }
     Ok(Pod::new(tree, origin.source))

@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
+use corten_api::pods::MIRROR_ANNOTATION as MIRROR;
 use corten_api::{Value, meta, value};
 use corten_client::{DeleteOptions, Error, Key, Object, kinds};
 
 use crate::api_server::ApiServer;
 use crate::pod::Pod;
 
-const MIRROR: &str = "kubernetes.io/config.mirror";
 const HASH: &str = "kubernetes.io/config.hash";
 
 pub(crate) fn is_mirror(pod: &Value) -> bool {

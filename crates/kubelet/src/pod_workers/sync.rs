@@ -62,15 +62,22 @@ impl Worker {
         for name in starting {
             let exited = snapshot.observed.latest(&name).filter(|c| c.state == ContainerState::Exited);
             let key = format!("{}_{name}", snapshot.pod.uid());
+            let exit_code = exited.map(|status| status.exit_code);
             let since = exited.and_then(|status| status.finished_at);
             let left = since.and_then(|since| self.backoffs.wait(&key, since, snapshot.now));
             let Some(left) = left else {
                 if let Some(since) = since {
+                    tracing::info!(pod = %snapshot.pod.key(), container = name, exit_code, "container exited; restarting it");
                     self.backoffs.grow(&key, since, snapshot.now);
                 }
                 actions.start.push(name);
                 continue;
             };
+            if let Some(since) = since
+                && self.backoff_logged.insert(name.clone(), since) != Some(since)
+            {
+                tracing::warn!(pod = %snapshot.pod.key(), container = name, exit_code, backoff = ?self.backoffs.length(&key), "container exited; restarting it after the backoff");
+            }
             soonest = Some(soonest.map_or(left, |known| known.min(left)));
             self.record_backoff(snapshot, &name, &key);
         }

@@ -1,6 +1,7 @@
 //! Stops a pod's containers and removes what is left of the pod.
 //!
-//! *Invariant:* sandboxes, cgroup, volumes and logs are gone before the pod's object is deleted.
+//! *Invariants:* the volumes of a terminated pod are gone, also while its object stays. Sandboxes, cgroup and logs are gone
+//! before the pod's object is deleted.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,9 +55,19 @@ impl Worker {
             }
         }
         if !termination.deleted {
+            self.remove_volumes(snapshot).await?;
             return Ok(Next::After(RESYNC));
         }
         self.cleanup_pod(snapshot).await
+    }
+
+    /// Removes the volumes of a pod that has ended: an evicted pod has to give its disk space back although its object
+    /// stays.
+    async fn remove_volumes(&self, snapshot: &Snapshot) -> Result<(), SyncError> {
+        let (kubelet, uid) = (self.kubelet.clone(), snapshot.pod.uid().to_owned());
+        // Blocking, because a pod can have created any number of files.
+        let removed = tokio::task::spawn_blocking(move || kubelet.volumes.remove_volumes(&uid));
+        removed.await.map_err(std::io::Error::other).flatten().map_err(SyncError::RemoveFiles)
     }
 
     /// Removes everything of a deleted pod: its cgroup, volumes and logs, then its object.

@@ -34,6 +34,8 @@ pub(super) struct Worker {
     pub(super) backoffs: Backoffs,
     /// The reasons why containers wait, by container name.
     pub(super) waiting: HashMap<String, Waiting>,
+    /// The end of the run whose backoff was logged, by container name.
+    pub(super) backoff_logged: HashMap<String, Timestamp>,
     /// The time when the pod's volumes were last written.
     pub(super) volumes_written: Timestamp,
 }
@@ -76,7 +78,14 @@ impl Worker {
     pub(super) fn new(kubelet: Arc<Kubelet>, work: Arc<PodWork>) -> Worker {
         let backoffs = Backoffs::new(FIRST_BACKOFF, MAX_BACKOFF);
         let volumes_written = kubelet.clock.now();
-        Worker { kubelet, work, backoffs, waiting: HashMap::new(), volumes_written }
+        Worker {
+            kubelet,
+            work,
+            backoffs,
+            waiting: HashMap::new(),
+            backoff_logged: HashMap::new(),
+            volumes_written,
+        }
     }
 
     /// Syncs until nothing of the pod is left.

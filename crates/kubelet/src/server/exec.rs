@@ -6,10 +6,9 @@ use std::sync::Arc;
 use corten_container::{AttachRequest, ContainerFilter, ContainerState, ExecRequest};
 use http::{HeaderMap, Request, StatusCode};
 use hyper::body::Incoming;
-use hyper::upgrade::Upgraded;
-use hyper_util::rt::TokioIo;
 
 use super::Server;
+use super::idle::{self, Upgraded};
 use super::query::Query;
 use super::remote_command::{self, Client, Streams, Work};
 use super::response::{self, ApiResponse};
@@ -59,7 +58,7 @@ pub(super) async fn handle(
     let streams = with_terminal(asked_for, terminal(&pod, asked.container, &work, asked_for));
     let kubelet = kubelet.clone();
     tokio::spawn(async move {
-        let upgraded = match hyper::upgrade::on(request).await {
+        let upgraded = match idle::upgraded(request, kubelet.session_idle_timeout()).await {
             Ok(upgraded) => upgraded,
             Err(error) => return tracing::debug!(err = %error, "cannot upgrade connection"),
         };
@@ -107,7 +106,7 @@ impl SessionProtocol {
                 Some(websocket::client(websocket::socket(upgraded).await, protocol, streams))
             }
             SessionProtocol::Spdy(protocol) => {
-                spdy_session::client(spdy::serve(TokioIo::new(upgraded)), protocol, streams).await
+                spdy_session::client(spdy::serve(upgraded), protocol, streams).await
             }
         }
     }

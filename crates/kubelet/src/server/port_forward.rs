@@ -12,13 +12,12 @@ use corten_container::{Connection, PodSandboxFilter, PodSandboxState, Streaming}
 use futures_util::{SinkExt, StreamExt};
 use http::{HeaderMap, Request, StatusCode};
 use hyper::body::Incoming;
-use hyper::upgrade::Upgraded;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::Server;
+use super::idle::{self, Upgraded};
 use super::query::Query;
 use super::redirect;
 use super::response::{self, ApiResponse};
@@ -55,7 +54,7 @@ pub(super) async fn handle(
         Err(refusal) => return refusal,
     };
     tokio::spawn(async move {
-        match hyper::upgrade::on(request).await {
+        match idle::upgraded(request, kubelet.session_idle_timeout()).await {
             Ok(upgraded) => speech.forward(upgraded, kubelet, sandbox).await,
             Err(error) => tracing::debug!(err = %error, "cannot upgrade connection"),
         }
@@ -96,7 +95,7 @@ impl SessionProtocol {
 
     async fn forward(self, upgraded: Upgraded, kubelet: Arc<Kubelet>, sandbox: String) {
         match self {
-            SessionProtocol::Spdy => forward(kubelet, sandbox, spdy::serve(TokioIo::new(upgraded))).await,
+            SessionProtocol::Spdy => forward(kubelet, sandbox, spdy::serve(upgraded)).await,
             SessionProtocol::Tunnel => {
                 let (ours, theirs) = tokio::io::duplex(2 * PIECE);
                 tokio::spawn(tunnel(websocket::socket(upgraded).await, theirs));

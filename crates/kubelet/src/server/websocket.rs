@@ -15,8 +15,6 @@ use http::header::{
 };
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
-use hyper::upgrade::Upgraded;
-use hyper_util::rt::TokioIo;
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -24,6 +22,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 
+use super::idle::Upgraded;
 use super::remote_command::{Channel, Client, Streams};
 use super::response::{self, ApiResponse};
 
@@ -112,10 +111,10 @@ pub(super) fn switching(headers: &HeaderMap, protocol: &str) -> Option<ApiRespon
     Some(answer)
 }
 
-pub(super) type Socket = WebSocketStream<TokioIo<Upgraded>>;
+pub(super) type Socket = WebSocketStream<Upgraded>;
 
 pub(super) async fn socket(upgraded: Upgraded) -> Socket {
-    WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, None).await
+    WebSocketStream::from_raw_socket(upgraded, Role::Server, None).await
 }
 
 /// Splits a WebSocket connection into the channels of a session.

@@ -12,7 +12,7 @@ use crate::kubelet::Kubelet;
 /// All pods.
 const PODS: &str = "/kubepods";
 
-pub(super) async fn look(kubelet: &Kubelet, detail: Detail) -> corten_container::Result<NodeStats> {
+pub(super) async fn collect(kubelet: &Kubelet, detail: Detail) -> corten_container::Result<NodeStats> {
     let now = kubelet.clock.now();
     let usage = root(kubelet);
     let mut node = NodeStats {

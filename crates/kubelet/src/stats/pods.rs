@@ -26,16 +26,20 @@ struct RuntimeStats {
 
 /// Every pod that has a ready sandbox.
 pub(super) async fn all(kubelet: &Kubelet, detail: Detail) -> corten_container::Result<Vec<PodStats>> {
-    look(kubelet, kubelet.pod_workers.pods(), detail).await
+    collect(kubelet, kubelet.pod_workers.pods(), detail).await
 }
 
 /// The given pods that have ready sandboxes, with their present disk usage.
 pub(crate) async fn of_pods(kubelet: &Kubelet, pods: &[Pod]) -> corten_container::Result<Vec<PodStats>> {
     kubelet.stats.folders.lock().forget();
-    look(kubelet, pods.to_vec(), Detail::Everything).await
+    collect(kubelet, pods.to_vec(), Detail::Everything).await
 }
 
-async fn look(kubelet: &Kubelet, pods: Vec<Pod>, detail: Detail) -> corten_container::Result<Vec<PodStats>> {
+async fn collect(
+    kubelet: &Kubelet,
+    pods: Vec<Pod>,
+    detail: Detail,
+) -> corten_container::Result<Vec<PodStats>> {
     let sandboxes =
         newest(kubelet.containers.runtime.list_pod_sandboxes(&PodSandboxFilter::default()).await?);
     let filter = ContainerFilter { state: Some(ContainerState::Running), ..ContainerFilter::default() };

@@ -158,7 +158,7 @@ mod tests {
 
     const ALWAYS: Ownership = Ownership { group: 4711, on_root_mismatch: false };
 
-    fn look(path: &Path) -> (u32, u32) {
+    fn owner_and_mode(path: &Path) -> (u32, u32) {
         let metadata = std::fs::symlink_metadata(path).unwrap();
         (metadata.gid(), metadata.mode() & ALL_BITS)
     }
@@ -188,8 +188,8 @@ mod tests {
     #[track_caller]
     fn is_untouched(outside: &Path) {
         let own = rustix::process::getegid().as_raw();
-        assert_eq!(look(outside), (own, 0o700));
-        assert_eq!(look(&outside.join("file")), (own, 0o600));
+        assert_eq!(owner_and_mode(outside), (own, 0o700));
+        assert_eq!(owner_and_mode(&outside.join("file")), (own, 0o600));
     }
 
     #[test]
@@ -199,14 +199,14 @@ mod tests {
         std::fs::write(&file, "").unwrap();
         let mismatch = Ownership { on_root_mismatch: true, ..ALWAYS };
         mismatch.set(folder.path(), false).unwrap();
-        assert_eq!(look(&file), (4711, 0o664));
-        let (group, mode) = look(folder.path());
+        assert_eq!(owner_and_mode(&file), (4711, 0o664));
+        let (group, mode) = owner_and_mode(folder.path());
         assert_eq!((group, mode & 0o2070), (4711, 0o2070));
         set_mode(&file, 0o600);
         mismatch.set(folder.path(), false).unwrap();
-        assert_eq!(look(&file), (4711, 0o600));
+        assert_eq!(owner_and_mode(&file), (4711, 0o600));
         ALWAYS.set(folder.path(), true).unwrap();
-        assert_eq!(look(&file), (4711, 0o640));
+        assert_eq!(owner_and_mode(&file), (4711, 0o640));
     }
 
     #[test]
@@ -216,11 +216,11 @@ mod tests {
         std::fs::create_dir(volume.join("folder/deeper")).unwrap();
         rustix::fs::mkfifoat(CWD, volume.join("folder/deeper/pipe"), Mode::from_raw_mode(0o600)).unwrap();
         ALWAYS.set(&volume, false).unwrap();
-        assert_eq!(look(&volume.join("folder/file")), (4711, 0o4760));
-        assert_eq!(look(&volume.join("folder/deeper")).0, 4711);
-        assert_eq!(look(&volume.join("folder/deeper")).1 & 0o2770, 0o2770);
-        assert_eq!(look(&volume.join("folder/deeper/pipe")), (4711, 0o660));
-        assert_eq!(look(&volume.join("link")).0, 4711, "the link itself is given");
+        assert_eq!(owner_and_mode(&volume.join("folder/file")), (4711, 0o4760));
+        assert_eq!(owner_and_mode(&volume.join("folder/deeper")).0, 4711);
+        assert_eq!(owner_and_mode(&volume.join("folder/deeper")).1 & 0o2770, 0o2770);
+        assert_eq!(owner_and_mode(&volume.join("folder/deeper/pipe")), (4711, 0o660));
+        assert_eq!(owner_and_mode(&volume.join("link")).0, 4711, "the link itself is given");
         is_untouched(&outside);
     }
 

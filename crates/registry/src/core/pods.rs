@@ -4,6 +4,7 @@ mod defaults;
 mod prepare;
 mod print;
 mod qos;
+pub(crate) mod references;
 mod resources;
 mod validate;
 

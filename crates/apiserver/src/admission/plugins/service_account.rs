@@ -166,7 +166,7 @@ pub(super) fn check_mirror(pod: &Value) -> Result<(), &'static str> {
     if !account_name(pod).is_empty() {
         return Err("a mirror pod may not reference service accounts");
     }
-    if pod::references_secrets(pod) {
+    if corten_registry::references_secrets(pod) {
         return Err("a mirror pod may not reference secrets");
     }
     let volumes = pod.items_at(&["spec", "volumes"]);

@@ -1,6 +1,7 @@
 //! Paths to fields of a custom resource: `.spec.replicas`, and in rules also `.metadata.labels['a']`.
 
 use corten_api::Value;
+use corten_customresources::rules::path_tokens;
 
 use super::schema::{named, part, property};
 use crate::validation::text::member;
@@ -22,7 +23,7 @@ pub(super) fn find<'v, 't>(
 ) -> Result<Found<'v, 't>, String> {
     const END: &str = "unexpected end of JSON path";
     let mut found = Found { names: Vec::new(), schema };
-    let mut tokens = tokens(path);
+    let mut tokens = path_tokens(path);
     while let Some(token) = tokens.next() {
         let name = match token {
             "." => tokens.next().ok_or(END)?,
@@ -53,26 +54,4 @@ fn field<'v>(schema: &'v Value, name: &str) -> Option<&'v Value> {
     }
     member(schema, "additionalProperties")?;
     Some(part(schema, "additionalProperties").unwrap_or(&Value::Null))
-}
-
-/// Delimiters, quoted texts and the texts between them.
-fn tokens(path: &str) -> impl Iterator<Item = &str> {
-    let mut rest = path;
-    std::iter::from_fn(move || {
-        let end = match rest.bytes().next()? {
-            b'.' | b'[' | b']' => 1,
-            b'\'' => quoted_length(rest),
-            _ => rest.find(['.', '[', ']']).unwrap_or(rest.len()),
-        };
-        let (token, after) = rest.split_at(end);
-        rest = after;
-        Some(token)
-    })
-}
-
-/// The length of the quoted text at the beginning, with both quotes.
-fn quoted_length(text: &str) -> usize {
-    let bytes = text.as_bytes();
-    let closing = (1..bytes.len()).find(|i| bytes[*i] == b'\'' && bytes[i - 1] != b'\\');
-    closing.map_or(text.len(), |i| i + 1)
 }

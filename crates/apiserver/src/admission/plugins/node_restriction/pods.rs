@@ -35,7 +35,7 @@ pub(super) fn mirror(node: &str, node_uid: Option<&str>, pod: &Value) -> Outcome
         return Err(format!("node {node:?} can only create pods with spec.nodeName set to itself").into());
     }
     owned_by(node, node_uid, pod.items_at(&["metadata", "ownerReferences"]))?;
-    match api_reference(pod) {
+    match corten_registry::api_reference(pod) {
         Ok(None) => Ok(()),
         Ok(Some(what)) => Err(format!("node {node:?} can not create pods that reference {what}").into()),
         Err(why) => Err(format!("error checking mirror pod for API references: {why}").into()),
@@ -70,100 +70,6 @@ fn owned_by(node: &str, node_uid: Option<&str>, owners: &[Value]) -> Outcome {
         return Err(format!("node {node} UID mismatch: expected {given} got {found}").into());
     }
     Ok(())
-}
-
-/// Volume types without references to API objects.
-const SELF_CONTAINED: [&str; 22] = [
-    "awsElasticBlockStore",
-    "azureDisk",
-    "cephfs",
-    "cinder",
-    "downwardAPI",
-    "emptyDir",
-    "fc",
-    "flexVolume",
-    "flocker",
-    "gcePersistentDisk",
-    "gitRepo",
-    "hostPath",
-    "image",
-    "iscsi",
-    "nfs",
-    "photonPersistentDisk",
-    "portworxVolume",
-    "quobyte",
-    "rbd",
-    "scaleIO",
-    "storageos",
-    "vsphereVolume",
-];
-
-/// Volume types that reference an API object, and its kind.
-const REFERRING: [(&str, &str); 7] = [
-    ("configMap", "configmaps (via configmap volumes)"),
-    ("secret", "secrets (via secret volumes)"),
-    ("csi", "csidrivers (via CSI volumes)"),
-    ("glusterfs", "endpoints (via glusterFS volumes)"),
-    ("persistentVolumeClaim", "persistentvolumeclaims"),
-    ("ephemeral", "persistentvolumeclaims (via ephemeral volumes)"),
-    ("azureFile", "secrets (via azureFile volumes)"),
-];
-
-const PROJECTED: [(&str, &str); 5] = [
-    ("configMap", "configmaps (via projected volumes)"),
-    ("secret", "secrets (via projected volumes)"),
-    ("serviceAccountToken", "serviceaccounts (via projected volumes)"),
-    ("clusterTrustBundle", "clustertrustbundles"),
-    ("podCertificate", "podcertificates"),
-];
-
-/// The kind of API object that a pod references, if any.
-fn api_reference(pod: &Value) -> Result<Option<&'static str>, String> {
-    if pod.str_at(&["spec", "serviceAccountName"]).is_some_and(|name| !name.is_empty()) {
-        return Ok(Some("serviceaccounts"));
-    }
-    if pod::references_secrets(pod) {
-        return Ok(Some("secrets"));
-    }
-    if references_config_maps(pod) {
-        return Ok(Some("configmaps"));
-    }
-    if !pod.items_at(&["spec", "resourceClaims"]).is_empty() {
-        return Ok(Some("resourceclaims"));
-    }
-    for volume in pod.items_at(&["spec", "volumes"]) {
-        let is = |kind: &str| volume.get(kind).is_some();
-        if SELF_CONTAINED.into_iter().any(is) {
-            continue;
-        }
-        if let Some((_, what)) = REFERRING.into_iter().find(|(kind, _)| is(kind)) {
-            return Ok(Some(what));
-        }
-        if !is("projected") {
-            return Err(format!("unknown volume type for volume  {:?}", pod::name(volume)));
-        }
-        for source in pod::projections(volume) {
-            let referred = PROJECTED.into_iter().find(|(kind, _)| source.get(kind).is_some());
-            match referred {
-                Some((_, what)) => return Ok(Some(what)),
-                None if source.get("downwardAPI").is_some() => {}
-                None => return Err(format!("unknown source for projected volume {:?}", pod::name(volume))),
-            }
-        }
-    }
-    Ok(None)
-}
-
-fn references_config_maps(pod: &Value) -> bool {
-    let from_environment = |container: &Value| {
-        container.items_at(&["envFrom"]).iter().any(|e| e.get("configMapRef").is_some())
-            || container.items_at(&["env"]).iter().any(|e| e.at(&["valueFrom", "configMapKeyRef"]).is_some())
-    };
-    let from_volume = |volume: &Value| {
-        volume.get("configMap").is_some() || pod::projections(volume).any(|s| s.get("configMap").is_some())
-    };
-    pod.get("spec").is_some_and(|spec| pod::containers(spec).any(from_environment))
-        || pod.items_at(&["spec", "volumes"]).iter().any(from_volume)
 }
 
 pub(super) fn status(attributes: &Attributes<'_>, node: &str, object: Option<&Value>) -> Outcome {
