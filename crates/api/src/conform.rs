@@ -9,7 +9,7 @@
 
 use crate::schema::{self, AnyForm, Field, Kind, Struct};
 use crate::value::{Map, Str, Value};
-use crate::{json, quantity, time};
+use crate::{go, json, quantity, time};
 
 /// Upstream stops listing strict errors after this many.
 const MAX_STRICT_ERRORS: usize = 100;
@@ -53,7 +53,15 @@ pub fn conform(
     extent: Extent,
     strict: &mut Vec<String>,
 ) -> Result<(), TypeError> {
-    let mut walk = Walk { extent, strict, path: Vec::new(), owner: schema };
+    let mut walk = Walk { extent, strict, path: Vec::new(), outer: None, owner: schema, converts: false };
+    walk.object(value, schema)
+}
+
+/// Conforms a whole object as upstream's converter does: numbers without a fraction become integers, and those out of
+/// range wrap.
+pub fn convert(value: &mut Value, schema: &Struct, strict: &mut Vec<String>) -> Result<(), TypeError> {
+    let mut walk =
+        Walk { extent: Extent::Whole, strict, path: Vec::new(), outer: None, owner: schema, converts: true };
     walk.object(value, schema)
 }
 
@@ -69,8 +77,11 @@ struct Walk<'s, 'o> {
     extent: Extent,
     strict: &'o mut Vec<String>,
     path: Vec<Step<'s>>,
+    /// The path of a schema that is decoded apart; it is made for errors only.
+    outer: Option<&'o dyn Fn() -> String>,
     /// The struct of the current field, for error texts.
     owner: &'s Struct,
+    converts: bool,
 }
 
 impl<'s> Walk<'s, '_> {
@@ -208,7 +219,17 @@ impl<'s> Walk<'s, '_> {
         };
         let objects = found.iter_mut().filter(|item| item.as_object().is_some());
         for object in objects {
-            conform(object, &schema, self.extent, &mut Vec::new())?;
+            let mut unreported = Vec::new();
+            let outer = || self.go_path();
+            let mut walk = Walk {
+                extent: self.extent,
+                strict: &mut unreported,
+                path: Vec::new(),
+                outer: Some(&outer),
+                owner: &schema,
+                converts: self.converts,
+            };
+            walk.object(object, &schema)?;
         }
         Ok(())
     }
@@ -217,11 +238,20 @@ impl<'s> Walk<'s, '_> {
         if fits { Ok(()) } else { Err(self.mismatch(value, &kind.go_name())) }
     }
 
-    fn integer(&self, value: &Value, kind: &Kind, min: i64, max: i64) -> Result<(), TypeError> {
+    fn integer(&self, value: &mut Value, kind: &Kind, min: i64, max: i64) -> Result<(), TypeError> {
         match value {
             Value::Int(int) if (min..=max).contains(int) => Ok(()),
+            Value::Int(int) if self.converts => {
+                *int = i64::from(*int as i32);
+                Ok(())
+            }
+            Value::Float(number) if self.converts && number.fract() == 0.0 => {
+                let int = go::integer(*number);
+                *value = Value::Int(if (min..=max).contains(&int) { int } else { i64::from(int as i32) });
+                Ok(())
+            }
             Value::Int(_) | Value::Float(_) => {
-                let described = format!("number {}", json::write_to_string(value));
+                let described = format!("number {}", literal(value));
                 Err(self.mismatch_described(value, &described, &kind.go_name()))
             }
             _ => Err(self.mismatch(value, &kind.go_name())),
@@ -254,7 +284,8 @@ impl<'s> Walk<'s, '_> {
                     _ if !source.contains('=') => source.len() - source.len() % 4,
                     _ => source.len(),
                 };
-                Err(format!("illegal base64 data at input byte {at}").into())
+                let decoding = format!("illegal base64 data at input byte {at}");
+                Err(TypeError { converting: format!("error decoding from json: {decoding}"), decoding })
             }
         }
     }
@@ -387,7 +418,9 @@ impl<'s> Walk<'s, '_> {
 
     /// The path with the names of embedded structs, as Go's type errors have it.
     fn go_path(&self) -> String {
+        let outer = self.outer.map(|path| path()).unwrap_or_default();
         let mut keys: Vec<&str> = Vec::new();
+        keys.extend(Some(outer.as_str()).filter(|outer| !outer.is_empty()));
         for step in &self.path {
             if let Step::Field(schema, position) = step {
                 keys.extend(schema.go_field(*position).and_then(|field| field.embedded.as_deref()));
@@ -419,6 +452,17 @@ impl Step<'_> {
             Step::MapKey(key) => key,
             Step::Index(_) => "",
         }
+    }
+}
+
+/// A number as it was most likely written: what a tree keeps of it does not tell `1.0` from `1.00`.
+fn literal(number: &Value) -> String {
+    match number {
+        Value::Float(number) if number.fract() == 0.0 && number.abs() < 1e21 => {
+            let is_integer = number.abs() >= 9_223_372_036_854_775_808.0;
+            if is_integer { format!("{number:.0}") } else { format!("{number:.1}") }
+        }
+        _ => json::write_to_string(number),
     }
 }
 
@@ -549,7 +593,7 @@ mod tests {
             (r#"{"additionalProperties":"yes"}"#, "boolean or JSON schema expected"),
             (
                 r#"{"items":{"type":1}}"#,
-                "json: cannot unmarshal number into Go struct field JSONSchemaProps.type of type string",
+                "json: cannot unmarshal number into Go struct field JSONSchemaProps.items.type of type string",
             ),
         ] {
             assert_eq!(run(input).unwrap_err(), expected, "{input}");
@@ -590,6 +634,40 @@ mod tests {
             let mut value = json::parse(text.as_bytes()).unwrap();
             let error = conform(&mut value, &deployment, Extent::Whole, &mut Vec::new()).unwrap_err();
             assert_eq!(error.converting, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn converted_numbers_lose_what_does_not_fit() {
+        let deployment = schema::lookup("apps/v1", "Deployment").unwrap();
+        for (text, expected) in [
+            ("1.0", Ok(1)),
+            ("1.5", Err("cannot convert float64 to int32")),
+            ("2147483648", Ok(-2_147_483_648)),
+            ("9223372036854775807", Ok(-1)),
+            ("9223372036854775808", Ok(0)),
+        ] {
+            let mut object = json::parse(format!(r#"{{"spec":{{"replicas":{text}}}}}"#).as_bytes()).unwrap();
+            let outcome = convert(&mut object, &deployment, &mut Vec::new());
+            let found = outcome.map(|()| object.int_at(&["spec", "replicas"]).unwrap_or(0));
+            assert_eq!(
+                found.as_ref().map_err(|e| &*e.converting),
+                expected.as_ref().map_err(|e| *e),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn refused_numbers_are_shown_as_they_were_written() {
+        let deployment = schema::lookup("apps/v1", "Deployment").unwrap();
+        for text in ["1.0", "1.5", "9223372036854775808", "2147483648"] {
+            let mut object = json::parse(format!(r#"{{"spec":{{"replicas":{text}}}}}"#).as_bytes()).unwrap();
+            let error = conform(&mut object, &deployment, Extent::Whole, &mut Vec::new()).unwrap_err();
+            let expected = format!(
+                "json: cannot unmarshal number {text} into Go struct field DeploymentSpec.spec.replicas of type int32"
+            );
+            assert_eq!(error.to_string(), expected);
         }
     }
 

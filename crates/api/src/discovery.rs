@@ -23,31 +23,9 @@ pub struct Document {
     pub etag: String,
 }
 
-/// Version of the aggregated form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AggregatedVersion {
-    V2,
-    V2Beta1,
-}
-
-impl AggregatedVersion {
-    fn api_version(self) -> &'static str {
-        match self {
-            AggregatedVersion::V2 => "apidiscovery.k8s.io/v2",
-            AggregatedVersion::V2Beta1 => "apidiscovery.k8s.io/v2beta1",
-        }
-    }
-
-    /// The media type of a response in this form.
-    pub fn content_type(self) -> &'static str {
-        match self {
-            AggregatedVersion::V2 => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
-            AggregatedVersion::V2Beta1 => {
-                "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
-            }
-        }
-    }
-}
+/// The media type of the aggregated form.
+pub const AGGREGATED_CONTENT_TYPE: &str =
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Groups in order of priority, each with its versions in order of priority; the core group is "".
 pub fn groups<'a>(served: &[&'a Resource]) -> Vec<(&'a str, Vec<&'a str>)> {
@@ -154,13 +132,13 @@ fn subresource_entry(resource: &Resource, subresource: &Subresource) -> Value {
 }
 
 /// `/api` in the aggregated form: the core group.
-pub fn aggregated_api(served: &[&Resource], version: AggregatedVersion) -> Document {
-    aggregated(served, version, |group| group.is_empty())
+pub fn aggregated_api(served: &[&Resource]) -> Document {
+    aggregated(served, |group| group.is_empty())
 }
 
 /// `/apis` in the aggregated form: every named group.
-pub fn aggregated_apis(served: &[&Resource], version: AggregatedVersion) -> Document {
-    aggregated(served, version, |group| !group.is_empty())
+pub fn aggregated_apis(served: &[&Resource]) -> Document {
+    aggregated(served, |group| !group.is_empty())
 }
 
 /// One group of the aggregated form, for a server that adds groups of its own to the list.
@@ -173,9 +151,9 @@ pub fn aggregated_group(served: &[&Resource], group: &str) -> Value {
 }
 
 /// The list around the groups of the aggregated form.
-pub fn aggregated_list(groups: Vec<Value>, version: AggregatedVersion) -> Document {
+pub fn aggregated_list(groups: Vec<Value>) -> Document {
     let list = value!({
-        "apiVersion": (version.api_version()),
+        "apiVersion": "apidiscovery.k8s.io/v2",
         "items": groups,
         "kind": "APIGroupDiscoveryList",
         "metadata": {},
@@ -186,7 +164,7 @@ pub fn aggregated_list(groups: Vec<Value>, version: AggregatedVersion) -> Docume
     Document { body: body.into(), etag }
 }
 
-fn aggregated(served: &[&Resource], version: AggregatedVersion, wanted: impl Fn(&str) -> bool) -> Document {
+fn aggregated(served: &[&Resource], wanted: impl Fn(&str) -> bool) -> Document {
     // Group by group: looking for each group among all resources takes long with many custom resources.
     let mut by_group: HashMap<&str, Vec<&Resource>> = HashMap::new();
     for resource in served {
@@ -195,7 +173,7 @@ fn aggregated(served: &[&Resource], version: AggregatedVersion, wanted: impl Fn(
     let groups = groups(served).into_iter().filter(|(group, _)| wanted(group));
     let entry =
         |(group, _): (&str, _)| aggregated_group(by_group.get(group).map_or(&[], Vec::as_slice), group);
-    aggregated_list(groups.map(entry).collect(), version)
+    aggregated_list(groups.map(entry).collect())
 }
 
 /// One version of a group in the aggregated form.

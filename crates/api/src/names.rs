@@ -56,7 +56,8 @@ impl NameRule {
     /// The errors of a prefix that will be completed (`generateName`).
     pub fn check_prefix(self, prefix: &str) -> Vec<String> {
         match self {
-            NameRule::PathSegment => path_segment_prefix(prefix),
+            // Declarative validation knows only the name itself.
+            NameRule::PathSegment | NameRule::LongName => path_segment_prefix(prefix),
             _ => self.check(&mask_trailing_dash(prefix)),
         }
     }

@@ -16,7 +16,7 @@ static WITH_DISABLED: LazyLock<TypeNames> =
 static WITH_LISTS: LazyLock<TypeNames> =
     LazyLock::new(|| containing(|schema| schema.fields.iter().any(is_kept_list)));
 
-/// Drops fields whose feature gates are off, and structs that have only such fields.
+/// Drops fields whose feature gates are off, and lifecycles that have only such fields.
 pub fn drop_disabled(value: &mut Value, schema: &Struct) {
     let Value::Object(map) = value else { return };
     if !WITH_DISABLED.contains(&(schema.package.as_str(), schema.name.as_str())) {
@@ -29,7 +29,8 @@ pub fn drop_disabled(value: &mut Value, schema: &Struct) {
         let Some(member) = map.get_mut(&field.name) else { continue };
         let was_empty = is_empty(member);
         each_struct(member, &field.kind, &mut drop_disabled);
-        if matches!(field.kind, Kind::Struct(_)) && field.pointer && !was_empty && is_empty(member) {
+        let is_lifecycle = matches!(&field.kind, Kind::Struct(schema) if &*schema.name == "Lifecycle");
+        if is_lifecycle && !was_empty && is_empty(member) {
             map.remove(&field.name);
         }
     }
@@ -119,6 +120,8 @@ mod tests {
                 {"name": "c", "lifecycle": {}},
             ],
             "evictionResponders": [{"name": "r"}],
+            "schedulingGroup": {},
+            "volumes": [{"name": "v", "emptyDir": {"mode": 7}}],
             "nodeName": "n",
         }});
         drop_disabled(&mut pod, &schema);
@@ -128,6 +131,7 @@ mod tests {
                 {"name": "b", "lifecycle": {"preStop": {"httpGet": {"port": 1}}}},
                 {"name": "c", "lifecycle": {}},
             ],
+            "volumes": [{"name": "v", "emptyDir": {}}],
             "nodeName": "n",
         }});
         assert_eq!(pod, expected);

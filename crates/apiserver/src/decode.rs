@@ -2,7 +2,7 @@
 //! strict validation become warnings or an error.
 
 use bytes::Bytes;
-use corten_api::conform::{Extent, conform};
+use corten_api::conform::{Extent, conform, convert};
 use corten_api::schema::Struct;
 use corten_api::{Status, Value, json, meta, protobuf, resources, yaml};
 use http::HeaderMap;
@@ -367,11 +367,29 @@ pub(crate) fn conform_whole(
 }
 
 /// Conforms a tree that server-side apply has merged to its type.
-pub(crate) fn conform_applied(object: &mut Value, expected: Expected<'_>) -> Result<(), Status> {
+pub(crate) fn conform_applied(
+    object: &mut Value,
+    configuration: &Value,
+    expected: Expected<'_>,
+) -> Result<(), Status> {
     match expected.custom {
         Some(version) => version.decode_applied(object).map_err(|e| cannot_handle(expected, &e.message)),
-        None => conform_whole(object, expected, &mut Vec::new()),
+        None => {
+            let place = || [meta::namespace(configuration), meta::name(configuration)].join("/");
+            convert(object, expected.schema, &mut Vec::new())
+                .map_err(|e| unconvertible(&place(), expected, &e.converting))
+        }
     }
+}
+
+/// The error of a merged object that does not convert to its type. Upstream has no particular status for it.
+fn unconvertible(place: &str, expected: Expected<'_>, why: &str) -> Status {
+    let (group, version) = resources::split_api_version(expected.api_version);
+    let kind = format!("{group}/{version}, Kind={}", expected.kind);
+    Status::unexplained(format!(
+        "failed to convert new object ({place}; {kind}) to proper version: \
+         unable to convert unstructured object to {kind}: {why}"
+    ))
 }
 
 pub(crate) fn cannot_handle(expected: Expected<'_>, why: &str) -> Status {

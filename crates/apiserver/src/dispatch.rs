@@ -1,5 +1,6 @@
 //! The path of every request: authenticate, authorize, read the body, dispatch to a verb or an endpoint, respond.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
@@ -26,7 +27,8 @@ use crate::request::{self, Query, RequestInfo, ResourcePath};
 use crate::respond::{self, Answer};
 use crate::verbs::{delete, list, patch, subresource, watch, write};
 use crate::{
-    Server, aggregation, compress, connect, endpoints, heavy, in_flight, random, warnings, websocket,
+    Server, aggregation, compress, connect, endpoints, heavy, in_flight, pre_release, random, warnings,
+    websocket,
 };
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -195,7 +197,7 @@ impl Server {
             let outcome = watch::watch(&call, self.stop.clone()).await;
             let warnings: Vec<String> = match &outcome {
                 Err(status) if is_refused_by_route(status) && call.served.custom().is_none() => Vec::new(),
-                _ => deprecation(&call).map(str::to_owned).into_iter().collect(),
+                _ => deprecation(&call).map(Cow::into_owned).into_iter().collect(),
             };
             let mut answer = match outcome {
                 Ok(answer) => websocket::watch(counted(answer, self.clone()), parts, &call.headers)?,
@@ -219,7 +221,7 @@ impl Server {
             let (mut call, outcome) = Box::pin(heavy::answer(call, info.verb)).await;
             // Warnings are sent with errors too, that of the resource before those of the object.
             let refused = outcome.as_ref().is_err_and(is_refused_by_route) && call.served.custom().is_none();
-            if let Some(deprecated) = deprecation(&call).filter(|_| !refused).map(str::to_owned) {
+            if let Some(deprecated) = deprecation(&call).filter(|_| !refused).map(Cow::into_owned) {
                 call.warnings.insert(0, deprecated);
             }
             let mut answer = outcome.unwrap_or_else(|status| refuse(parts, &status));
@@ -378,13 +380,16 @@ fn is_refused_by_route(status: &Status) -> bool {
 }
 
 /// The deprecation warning of a resource.
-fn deprecation(call: &Call) -> Option<&str> {
+fn deprecation(call: &Call) -> Option<Cow<'_, str>> {
     match (call.served.group(), call.served.name()) {
-        ("", "componentstatuses") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+        ("", "componentstatuses") => Some("v1 ComponentStatus is deprecated in v1.19+".into()),
         ("", "endpoints") => {
-            Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+            Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".into())
         }
-        _ => call.served.custom().and_then(|version| version.deprecation_warning()),
+        _ => match call.served.custom() {
+            Some(version) => version.deprecation_warning().map(Cow::Borrowed),
+            None => pre_release::deprecation(&call.served.api_version, call.served.kind()).map(Cow::Owned),
+        },
     }
 }
 

@@ -40,6 +40,7 @@ pub(crate) fn answer(
         "statusz" if path == "/statusz" => Ok(respond::text(200, status::page(server))),
         "flagz" if path == "/flagz" => Ok(respond::text(200, status::flags(server))),
         "version" if trimmed == "/version" && reads => {
+            negotiate::require_json(headers)?;
             Ok(respond::tree(200, &crate::version::info(), pretty_json()))
         }
         "metrics" if path == "/metrics/slis" => {

@@ -125,7 +125,13 @@ impl FieldCondition {
 fn field_of(served: &Served, field: &str) -> Result<FieldOf, Status> {
     match field {
         "metadata.name" => return Ok(FieldOf::Name),
-        "metadata.namespace" if served.resource.namespaced => return Ok(FieldOf::Namespace),
+        // As upstream: built-in resources without other selectable fields accept it even if they are cluster-scoped.
+        "metadata.namespace"
+            if served.resource.namespaced
+                || served.custom().is_none() && served.rules.selectable.is_empty() =>
+        {
+            return Ok(FieldOf::Namespace);
+        }
         _ => {}
     }
     if let Some(version) = served.custom() {

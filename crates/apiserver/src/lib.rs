@@ -37,6 +37,7 @@ mod meter;
 mod metrics;
 mod negotiate;
 mod object;
+mod pre_release;
 mod random;
 mod recent_writes;
 mod rendered;

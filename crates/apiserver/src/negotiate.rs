@@ -3,8 +3,8 @@
 //! Formats are JSON, YAML and protobuf; views are the object itself, a `Table`, or only its metadata.
 
 use corten_api::Status;
-use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
@@ -24,7 +24,7 @@ pub(crate) enum View {
         list: bool,
     },
     /// Aggregated discovery, by version.
-    Discovery(&'static str),
+    Discovery,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,8 +120,7 @@ impl Clause<'_> {
             ("PartialObjectMetadataList", "meta.k8s.io", "v1" | "v1beta1") => {
                 Some(View::Metadata { version: meta_version, list: true })
             }
-            ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some(View::Discovery("v2")),
-            ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2beta1") => Some(View::Discovery("v2beta1")),
+            ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some(View::Discovery),
             _ => None,
         }
     }
@@ -175,7 +174,8 @@ pub(crate) fn wanted(
         let exists = match view {
             View::Table(_) => format != Format::Protobuf && forms.table,
             View::Object => format != Format::Protobuf || forms.protobuf,
-            View::Metadata { .. } | View::Discovery(_) => true,
+            View::Metadata { .. } => true,
+            View::Discovery => false,
         };
         if !exists {
             continue;
@@ -183,6 +183,56 @@ pub(crate) fn wanted(
         return Ok(Wanted { format, view, pretty });
     }
     Err(Status::not_acceptable(&SERVED))
+}
+
+/// A kind of discovery document.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DiscoveryForms {
+    /// True if there is an aggregated form.
+    pub aggregated: bool,
+    /// True if upstream's router compares media types before the document is made; it knows no `application/*`.
+    pub routed: bool,
+}
+
+/// The format and view of a discovery document.
+pub(crate) fn wanted_discovery(
+    headers: &HeaderMap,
+    pretty_query: Option<&str>,
+    forms: DiscoveryForms,
+) -> Result<Wanted, Status> {
+    let pretty = pretty(headers, pretty_query);
+    let header = accept(headers);
+    if header.is_empty() {
+        return Ok(Wanted { format: Format::Json, view: View::Object, pretty });
+    }
+    let clauses = clauses(header);
+    if forms.routed && !clauses.iter().any(|clause| Format::of(clause.media_type).is_some()) {
+        return Err(Status::no_representation(&SERVED));
+    }
+    for clause in clauses {
+        let format = match clause.media_type {
+            "application/*" if !forms.routed => Some(Format::Json),
+            media_type => Format::of(media_type),
+        };
+        match (format, clause.view()) {
+            (Some(format), Some(View::Object)) => return Ok(Wanted { format, view: View::Object, pretty }),
+            (Some(format), Some(View::Discovery)) if forms.aggregated => {
+                return Ok(Wanted { format, view: View::Discovery, pretty });
+            }
+            _ => {}
+        }
+    }
+    Err(Status::not_acceptable(&SERVED))
+}
+
+/// Refuses clients that do not accept JSON, the only format of a document.
+pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Status> {
+    let header = accept(headers);
+    let fits = |clause: &Clause<'_>| matches!(clause.media_type, "application/json" | "*/*");
+    if header.is_empty() || clauses(header).iter().any(fits) {
+        return Ok(());
+    }
+    Err(Status::no_representation(&["application/json"]))
 }
 
 /// The format and view of a watch: media types may carry `;stream=watch`.
@@ -213,7 +263,7 @@ pub(crate) fn body_format(headers: &HeaderMap) -> Result<Format, Status> {
         return Err(Status::unsupported_media_type(&SERVED));
     }
     match content_type(headers).to_ascii_lowercase().as_str() {
-        "" if !headers.contains_key(CONTENT_TYPE) => Ok(Format::Json),
+        "" if headers.get(CONTENT_TYPE).is_none_or(HeaderValue::is_empty) => Ok(Format::Json),
         "*/*" => Err(Status::unsupported_media_type(&SERVED)),
         media_type => Format::of(media_type).ok_or_else(|| Status::unsupported_media_type(&SERVED)),
     }
@@ -250,6 +300,52 @@ mod tests {
     }
 
     #[test]
+    fn discovery_documents_have_no_views_but_the_aggregated_one() {
+        const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        const REMOVED: &str = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+        const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
+        let list = DiscoveryForms { aggregated: true, routed: false };
+        let version = DiscoveryForms { aggregated: false, routed: true };
+        for (accept, of_list, of_version) in [
+            (AGGREGATED.to_owned(), Some(View::Discovery), None),
+            (REMOVED.to_owned(), None, None),
+            (format!("{REMOVED},application/json"), Some(View::Object), Some(View::Object)),
+            (TABLE.to_owned(), None, None),
+            (format!("{TABLE},application/yaml"), Some(View::Object), Some(View::Object)),
+            ("application/*".to_owned(), Some(View::Object), None),
+            ("text/html".to_owned(), None, None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, accept.parse().unwrap());
+            for (forms, expected) in [(list, of_list), (version, of_version)] {
+                let found = wanted_discovery(&headers, None, forms).ok().map(|wanted| wanted.view);
+                assert_eq!(found, expected, "{accept} {forms:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_body_without_a_media_type_is_json() {
+        let mut headers = HeaderMap::new();
+        assert!(matches!(body_format(&headers), Ok(Format::Json)));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(""));
+        assert!(matches!(body_format(&headers), Ok(Format::Json)));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        assert!(body_format(&headers).is_err());
+    }
+
+    #[test]
+    fn documents_without_other_formats_are_json() {
+        for (accept, fits) in
+            [("", true), ("*/*", true), ("application/json;as=Table", true), ("text/html", false)]
+        {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, accept.parse().unwrap());
+            assert_eq!(require_json(&headers).is_ok(), fits, "{accept}");
+        }
+    }
+
+    #[test]
     fn accept_headers() {
         check("application/json", false, Some((Format::Json, View::Object)));
         check(
@@ -269,6 +365,7 @@ mod tests {
             Some((Format::Json, View::Metadata { version: "v1", list: true })),
         );
         check("text/html", false, None);
+        check("application/json;as=APIGroupDiscoveryList;g=apidiscovery.k8s.io;v=v2", false, None);
         check("*/*", false, Some((Format::Json, View::Object)));
         check(
             "application/vnd.kubernetes.protobuf;stream=watch",

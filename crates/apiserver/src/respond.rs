@@ -137,7 +137,7 @@ pub(crate) fn object_tree(
     query: &TableQuery,
 ) -> Result<Answer, Status> {
     let shown = match wanted.view {
-        View::Object | View::Discovery(_) => value,
+        View::Object | View::Discovery => value,
         View::Metadata { list: true, .. } => {
             return Err(Status::unfit_view(format!(
                 "you requested PartialObjectMetadataList, but the requested object is not a list ({})",
@@ -435,7 +435,7 @@ pub(crate) fn list(
                 internal_type(served, "List")
             )));
         }
-        View::Object | View::Discovery(_) => {
+        View::Object | View::Discovery => {
             let items = trees.into_iter().map(|tree| item(served, tree)).collect();
             list_tree(&served.api_version, &kind, shown_meta, items)
         }
@@ -486,7 +486,7 @@ pub(crate) fn rendered_list(
             };
             return Some(rendered_answer(wanted, Rendered::new(wanted, surround, objects, Box::new(show))?));
         }
-        View::Object | View::Discovery(_) => {
+        View::Object | View::Discovery => {
             let kind = served.list_kind();
             let (of, meta) = (served.clone(), list_meta.of_objects(served));
             let surround = |items| list_tree(&served.api_version, &kind, meta, items);

@@ -33,6 +33,10 @@ pub struct Rules {
     /// The prefix of objects below the store's root, as in upstream's etcd.
     pub storage_prefix: &'static str,
     pub name: NameRule,
+    /// True if updates validate the prefix of a generated name too, by the rule for names.
+    pub prefix_on_update: bool,
+    /// True if a new object's metadata are validated only if the rest of it is valid.
+    pub metadata_if_valid: bool,
     /// True if finalizers must be qualified names.
     pub qualified_finalizers: bool,
     pub generation: Generation,
@@ -99,6 +103,8 @@ impl Rules {
         stored_as: None,
         storage_prefix: "",
         name: NameRule::DnsSubdomain,
+        prefix_on_update: false,
+        metadata_if_valid: false,
         qualified_finalizers: true,
         generation: Generation::NONE,
         default: defaults::nothing,

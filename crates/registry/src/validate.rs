@@ -8,17 +8,29 @@ use corten_api::status::ErrorList;
 use corten_api::{Value, meta, names};
 
 use crate::rules::Rules;
+use crate::validation::text::validate_generate_name;
 
 impl Rules {
     /// All errors of a new object that was prepared.
     pub fn validate_for_create(&self, namespaced: bool, object: &Value, errors: &mut ErrorList) {
+        if self.metadata_if_valid {
+            (self.validate_create)(object, errors);
+            if errors.is_empty() {
+                self.validate_new_metadata(namespaced, object, errors);
+            }
+        } else {
+            self.validate_new_metadata(namespaced, object, errors);
+            (self.validate_create)(object, errors);
+        }
+        self.dedup(errors);
+    }
+
+    fn validate_new_metadata(&self, namespaced: bool, object: &Value, errors: &mut ErrorList) {
         // Objects that are never stored have no metadata to validate.
         if self.stored {
             names::validate_object_meta(metadata(object), namespaced, self.name, "metadata", errors);
             self.validate_finalizers(object, errors);
         }
-        (self.validate_create)(object, errors);
-        self.dedup(errors);
     }
 
     /// All errors of a new state that was prepared, given the old one. The main endpoint is
@@ -31,11 +43,16 @@ impl Rules {
         old: &Value,
         errors: &mut ErrorList,
     ) {
-        names::validate_object_meta(metadata(object), namespaced, NameRule::Any, "metadata", errors);
+        names::validate_object_meta(metadata(object), namespaced, NameRule::PathSegment, "metadata", errors);
         names::validate_object_meta_update(metadata(object), metadata(old), "metadata", errors);
         self.validate_finalizers(object, errors);
         match subresource {
-            "" => (self.validate_update)(object, old, errors),
+            "" => {
+                if self.prefix_on_update {
+                    validate_generate_name(object, self.name, errors);
+                }
+                (self.validate_update)(object, old, errors);
+            }
             name => (self.validate_subresource)(name, object, old, errors),
         }
         self.dedup(errors);

@@ -32,7 +32,7 @@ pub(crate) mod pod_template;
 pub(crate) mod pod_warnings;
 mod ports;
 mod probe;
-mod projected_volume;
+pub(crate) mod projected_volume;
 pub(crate) mod quantities;
 pub(crate) mod repeats;
 mod requirements;

@@ -84,7 +84,7 @@ fn hashes_name_the_stored_version() {
 
 #[test]
 fn the_aggregated_form_says_the_same_in_one_answer() {
-    let v2 = aggregated_apis(&served(), AggregatedVersion::V2);
+    let v2 = aggregated_apis(&served());
     let list = parsed(&v2);
     assert_eq!(list.str_at(&["apiVersion"]), Some("apidiscovery.k8s.io/v2"));
     let groups: Vec<_> =
@@ -103,10 +103,10 @@ fn the_aggregated_form_says_the_same_in_one_answer() {
     );
     assert_eq!(v2.etag.len(), 130);
     assert!(v2.etag.starts_with('"') && v2.etag.ends_with('"'));
-    assert_eq!(v2, aggregated_apis(&served(), AggregatedVersion::V2));
+    assert_eq!(v2, aggregated_apis(&served()));
 
-    let core = parsed(&aggregated_api(&served(), AggregatedVersion::V2Beta1));
-    assert_eq!(core.str_at(&["apiVersion"]), Some("apidiscovery.k8s.io/v2beta1"));
+    let core = parsed(&aggregated_api(&served()));
+    assert_eq!(core.str_at(&["apiVersion"]), Some("apidiscovery.k8s.io/v2"));
     let items = core.items_at(&["items"]);
     assert_eq!((items.len(), items[0].get("metadata")), (1, Some(&Value::object())));
 }

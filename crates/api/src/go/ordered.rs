@@ -1,7 +1,7 @@
 //! JSON with the members of objects in the order of upstream's Go types, which messages show.
 //!
 //! A JSON patch decodes only the objects on the way to the values that it changes and encodes those with sorted members;
-//! everything else keeps the order of the Go type.
+//! everything else keeps the order of the Go type. Lists of a merge patch are sorted throughout.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,11 @@ use crate::value::{Map, Value};
 
 /// The paths of the objects and lists that a patch decodes. The object itself is always one of them.
 #[derive(Debug, Clone, Default)]
-pub struct Decoded(HashSet<Vec<String>>);
+pub struct Decoded {
+    on_the_way: HashSet<Vec<String>>,
+    /// The lists that come from the patch.
+    replaced: HashSet<Vec<String>>,
+}
 
 impl Decoded {
     /// The objects on the way to the targets of a JSON patch.
@@ -22,7 +26,7 @@ impl Decoded {
                 let steps = pointer.split('/').skip(1);
                 let steps: Vec<String> =
                     steps.map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
-                decoded.0.extend((1..steps.len()).map(|length| steps[..length].to_vec()));
+                decoded.on_the_way.extend((1..steps.len()).map(|length| steps[..length].to_vec()));
             }
         }
         decoded
@@ -36,8 +40,15 @@ impl Decoded {
     }
 
     fn add_merged(&mut self, patch: &Value, path: &mut Vec<String>) {
-        let Value::Object(map) = patch else { return };
-        self.0.insert(path.clone());
+        let map = match patch {
+            Value::Object(map) => map,
+            Value::Array(_) => {
+                self.replaced.insert(path.clone());
+                return;
+            }
+            _ => return,
+        };
+        self.on_the_way.insert(path.clone());
         for (key, value) in map.iter() {
             path.push(key.to_string());
             self.add_merged(value, path);
@@ -46,7 +57,7 @@ impl Decoded {
     }
 
     fn has(&self, path: &[String]) -> bool {
-        path.is_empty() || self.0.contains(path)
+        path.is_empty() || self.on_the_way.contains(path)
     }
 }
 
@@ -122,6 +133,7 @@ fn write_decoded(
             }
             out.push(']');
         }
+        Value::Array(_) if decoded.replaced.contains(path) => out.push_str(&json::write_to_string(value)),
         _ => match shape {
             Some(Shape::Struct(schema)) => write_struct(value, schema, out),
             Some(Shape::Kind(kind)) => write_kind(value, kind, out),
@@ -228,6 +240,12 @@ mod tests {
             let shown = json_patched(&pod(), &schema, &Decoded::by_merge_patch(&patch));
             assert_eq!(shown, expected);
         }
+        let patch = value!({"metadata": {"ownerReferences": [{}]}});
+        let shown = json_patched(&pod(), &schema, &Decoded::by_merge_patch(&patch));
+        let sorted =
+            r#""ownerReferences":[{"apiVersion":"v1","controller":true,"kind":"Node","name":"n","uid":"u"}]"#;
+        let metadata = format!(r#"{{{annotations},"name":"p",{sorted},"uid":"u"}}"#);
+        assert_eq!(shown, format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{metadata},{spec}}}"#));
         let patch = value!([{"op": "add", "path": "/metadata/labels", "value": {}}]);
         let shown = json_patched(&pod(), &schema, &Decoded::by_json_patch(&patch));
         let metadata = format!(r#"{{{annotations},"name":"p",{owners},"uid":"u"}}"#);

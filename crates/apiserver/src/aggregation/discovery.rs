@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use corten_api::discovery::{self as documents, AggregatedVersion, Document};
+use corten_api::discovery::{self as documents, Document};
 use corten_api::resources::Resource;
 use corten_api::{Map, Str, Value, json, value};
 use corten_auth::User;
@@ -292,7 +292,7 @@ impl Merged<'_> {
     }
 
     /// `/apis` in the aggregated form.
-    pub(crate) fn aggregated(&self, version: AggregatedVersion) -> Document {
+    pub(crate) fn aggregated(&self) -> Document {
         let registered = order::registered(self.server, self.served);
         let priorities: HashMap<(&str, &str), (i64, i64)> = registered
             .iter()
@@ -318,7 +318,7 @@ impl Merged<'_> {
             _ if group == KIND.group => (OWN_PRIORITY, 0),
             _ => priorities.get(&(group, version)).copied().unwrap_or(DEFAULT_PRIORITIES),
         };
-        documents::aggregated_list(in_order(groups, priority), version)
+        documents::aggregated_list(in_order(groups, priority))
     }
 }
 

@@ -1,12 +1,12 @@
 //! Discovery at `/`, `/api`, `/apis` and below: groups, versions and resources.
 
-use corten_api::discovery::{self, AggregatedVersion, Document};
+use corten_api::discovery::{self, Document};
 use corten_api::resources::Resource;
 use corten_api::{Status, Value};
 use http::HeaderMap;
 
 use super::{Health, tagged};
-use crate::negotiate::{self, View};
+use crate::negotiate::{self, DiscoveryForms, Format, View};
 use crate::request::Query;
 use crate::respond::{self, Answer};
 use crate::{Server, aggregation};
@@ -39,8 +39,17 @@ pub(super) fn answer(
     let served: Vec<&Resource> = resources.iter().map(|resource| &**resource).collect();
     let served = served.as_slice();
     let merged = aggregated.as_ref().map(|table| aggregation::discovery(server, table, served));
-    let wanted = negotiate::wanted(headers, query.get("pretty"), false, negotiate::Forms::ALL)?;
     let segments: Vec<&str> = path.split('/').skip(1).collect();
+    let wanted = match segments.as_slice() {
+        [""] => negotiate::Wanted { format: Format::Json, view: View::Object, pretty: false },
+        steps => {
+            let forms = DiscoveryForms {
+                aggregated: matches!(steps, ["api" | "apis"]),
+                routed: !matches!(steps, ["apis"] | ["apis", _]),
+            };
+            negotiate::wanted_discovery(headers, query.get("pretty"), forms)?
+        }
+    };
     let plain = |value: Value| Ok(respond::tree(200, &value, wanted));
     let known = |value: Option<Value>, group: &str| match value {
         Some(value) => plain(value),
@@ -53,17 +62,17 @@ pub(super) fn answer(
             let own = own.chain(merged.iter().flat_map(|merged| merged.paths()));
             plain(discovery::root_paths(served, own))
         }
-        ["api"] => match aggregated_version(wanted.view) {
-            Some(version) => Ok(document(headers, version, &discovery::aggregated_api(served, version))),
-            None => plain(discovery::api_versions(served, &server.advertised)),
+        ["api"] => match wanted.view {
+            View::Discovery => Ok(document(headers, &discovery::aggregated_api(served))),
+            _ => plain(discovery::api_versions(served, &server.advertised)),
         },
-        ["apis"] => match aggregated_version(wanted.view) {
-            Some(version) => {
-                let whole = merged.map(|merged| merged.aggregated(version));
-                let whole = whole.unwrap_or_else(|| discovery::aggregated_apis(served, version));
-                Ok(document(headers, version, &whole))
+        ["apis"] => match wanted.view {
+            View::Discovery => {
+                let whole = merged.map(|merged| merged.aggregated());
+                let whole = whole.unwrap_or_else(|| discovery::aggregated_apis(served));
+                Ok(document(headers, &whole))
             }
-            None => {
+            _ => {
                 plain(merged.map_or_else(|| discovery::api_group_list(served), |merged| merged.group_list()))
             }
         },
@@ -77,14 +86,7 @@ pub(super) fn answer(
     }
 }
 
-fn aggregated_version(view: View) -> Option<AggregatedVersion> {
-    match view {
-        View::Discovery("v2") => Some(AggregatedVersion::V2),
-        View::Discovery(_) => Some(AggregatedVersion::V2Beta1),
-        _ => None,
-    }
-}
-
-fn document(headers: &HeaderMap, version: AggregatedVersion, document: &Document) -> Answer {
-    tagged(headers, &document.etag, || respond::bytes(200, version.content_type(), document.body.clone()))
+fn document(headers: &HeaderMap, document: &Document) -> Answer {
+    let content_type = discovery::AGGREGATED_CONTENT_TYPE;
+    tagged(headers, &document.etag, || respond::bytes(200, content_type, document.body.clone()))
 }

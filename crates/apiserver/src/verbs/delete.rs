@@ -438,6 +438,7 @@ pub(crate) async fn delete_collection(call: &mut Call) -> Result<Answer, Status>
     let wanted = call.wanted_list()?;
     let cache = list::cache(call)?.clone();
     let (mut targets, list_meta) = list::select(call).await?;
+    warn_of_orphans(call, &options);
     for target in &targets {
         // A dry run waits for nothing else.
         tokio::task::yield_now().await;

@@ -8,9 +8,11 @@ use std::num::ParseIntError;
 use std::sync::Arc;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::alphabet;
+use base64::engine::GeneralPurpose;
+use base64::engine::general_purpose::{NO_PAD, URL_SAFE_NO_PAD};
 use corten_api::status::ErrorList;
-use corten_api::{Map, Status, Str, Value, json};
+use corten_api::{Status, Str, Value, json};
 
 use super::node_view;
 use crate::cache::{Cache, Snapshot};
@@ -246,17 +248,22 @@ fn page(
 /// A token that continues after a key, at a revision or (`None`) at the newest one. Keys are relative to the scope of
 /// the list.
 fn encode_continue(key: &str, scope: &str, revision: Option<u64>) -> String {
-    let mut map = Map::new();
-    map.insert("v", "meta.k8s.io/v1");
-    map.insert("rv", revision.map_or(-1, |r| r as i64));
-    map.insert("start", format!("/{}\0", key.strip_prefix(scope).unwrap_or(key)));
-    URL_SAFE_NO_PAD.encode(json::write_to_string(&Value::Object(map)))
+    let start = Value::from(format!("/{}\0", key.strip_prefix(scope).unwrap_or(key)));
+    let revision = revision.map_or(-1, |r| r as i64);
+    // The members have upstream's order.
+    let token =
+        format!(r#"{{"v":"meta.k8s.io/v1","rv":{revision},"start":{}}}"#, json::write_to_string(&start));
+    URL_SAFE_NO_PAD.encode(token)
 }
+
+/// Go's decoder ignores the bits of the last character that belong to no byte.
+const LENIENT: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 pub(crate) fn decode_continue(token: &str, scope: &str) -> Result<Position, Status> {
     let invalid =
         |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-    let text = URL_SAFE_NO_PAD.decode(token).map_err(|e| invalid(&base64_error(token, &e)))?;
+    let text = LENIENT.decode(token).map_err(|e| invalid(&base64_error(token, &e)))?;
     let token = json::parse(&text).map_err(|e| invalid(&e.to_string()))?;
     let version = token.str_at(&["v"]).unwrap_or_default();
     if version != "meta.k8s.io/v1" {
@@ -315,6 +322,14 @@ mod tests {
             }
             Position::Newest { .. } => panic!("a revision was given"),
         }
+        // Bits that belong to no byte do not matter; the text is no JSON.
+        assert_eq!(
+            decode_continue("bad", "").err().map(|status| status.message),
+            Some(
+                "invalid continue token: continue key is not valid: invalid character 'm' looking for beginning of value"
+                    .to_owned()
+            )
+        );
         for bad in ["", "x", "e30", "!!!"] {
             assert_eq!(decode_continue(bad, "").err().map(|s| s.code), Some(400), "{bad:?}");
         }

@@ -3,7 +3,7 @@
 //! A patch is applied to the object as read and committed only if that is still current; after a conflict it is applied
 //! again to the newer state, unless it contains a resourceVersion.
 
-use corten_api::conform::{Extent, TypeError, conform};
+use corten_api::conform::{Extent, TypeError, conform, convert};
 use corten_api::status::ErrorList;
 use corten_api::{Status, Value, go, json, managed, meta, patch, yaml};
 
@@ -213,7 +213,7 @@ impl PatchBody {
         if self.kind == PatchKind::Apply {
             self.check_applied(expected)?;
             let mut new = managed::apply(owner, Some(live), &self.tree, force)?;
-            decode::conform_applied(&mut new, expected)?;
+            decode::conform_applied(&mut new, &self.tree, expected)?;
             defaults(&mut new);
             return Ok((new, decode::apply_validation(strict, validation, expected)?));
         }
@@ -236,6 +236,8 @@ impl PatchBody {
         }
         match expected.custom {
             Some(version) => version.decode(&mut new, &mut strict).map_err(|e| invalid_patch(&e.message))?,
+            None if self.kind == PatchKind::Strategic => convert(&mut new, expected.schema, &mut strict)
+                .map_err(|e| invalid_patch(&self.type_error_message(&e)))?,
             None => conform(&mut new, expected.schema, Extent::Whole, &mut strict)
                 .map_err(|e| invalid_patch(&self.type_error_message(&e)))?,
         }
@@ -290,7 +292,7 @@ impl PatchBody {
             );
             return Err(Status::conflict(call.served.group(), call.served.name(), &call.at.name, why));
         }
-        decode::conform_applied(&mut object, call.expected())?;
+        decode::conform_applied(&mut object, &self.tree, call.expected())?;
         call.default(&mut object);
         // A new object has no resourceVersion to apply to.
         meta::set_text(&mut object, "resourceVersion", "");

@@ -369,7 +369,7 @@ impl Encoder {
                         self.table.no_headers = true;
                         table
                     }
-                    View::Object | View::Discovery(_) => tree,
+                    View::Object | View::Discovery => tree,
                 };
                 self.write_tree(out, change.name(), &shown);
             }
@@ -435,7 +435,7 @@ impl Encoder {
                 table.set(&["metadata", "resourceVersion"], revision.to_string());
                 table
             }
-            View::Object | View::Discovery(_) => object,
+            View::Object | View::Discovery => object,
         };
         let mut out = Vec::new();
         self.write_tree(&mut out, "BOOKMARK", &shown);

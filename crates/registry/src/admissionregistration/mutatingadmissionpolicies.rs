@@ -19,6 +19,7 @@ use crate::validation::text::{list, member, text as text_of};
 pub(crate) const RULES: Rules = Rules {
     group: "admissionregistration.k8s.io",
     resource: "mutatingadmissionpolicies",
+    prefix_on_update: true,
     storage_prefix: "mutatingadmissionpolicies",
     qualified_finalizers: false,
     generation: Generation::SPEC,

@@ -14,6 +14,7 @@ use crate::table::{AGE, NAME, age, cells, name, str_at, text};
 pub(crate) const RULES: Rules = Rules {
     group: "admissionregistration.k8s.io",
     resource: "mutatingadmissionpolicybindings",
+    prefix_on_update: true,
     storage_prefix: "mutatingadmissionpolicybindings",
     qualified_finalizers: false,
     generation: Generation::SPEC,

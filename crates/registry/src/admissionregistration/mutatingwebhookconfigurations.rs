@@ -10,6 +10,7 @@ use crate::table::{AGE, NAME, age, cells, count, integer, name};
 pub(crate) const RULES: Rules = Rules {
     group: "admissionregistration.k8s.io",
     resource: "mutatingwebhookconfigurations",
+    prefix_on_update: true,
     storage_prefix: "mutatingwebhookconfigurations",
     qualified_finalizers: false,
     generation: Generation { initial: 1, counts: &[&["webhooks"]] },

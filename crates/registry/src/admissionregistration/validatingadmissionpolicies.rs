@@ -17,6 +17,7 @@ use crate::table::{AGE, NAME, age, cells, count, integer, name, text};
 pub(crate) const RULES: Rules = Rules {
     group: "admissionregistration.k8s.io",
     resource: "validatingadmissionpolicies",
+    prefix_on_update: true,
     storage_prefix: "validatingadmissionpolicies",
     qualified_finalizers: false,
     generation: Generation::SPEC,

@@ -14,6 +14,7 @@ use corten_api::ByContent;
 pub(crate) const RULES: Rules = Rules {
     group: "admissionregistration.k8s.io",
     resource: "validatingadmissionpolicybindings",
+    prefix_on_update: true,
     storage_prefix: "validatingadmissionpolicybindings",
     qualified_finalizers: false,
     generation: Generation::SPEC,

@@ -9,6 +9,7 @@ use crate::table::{AGE, NAME, age, cells, count, integer, name};
 pub(crate) const RULES: Rules = Rules {
     group: "admissionregistration.k8s.io",
     resource: "validatingwebhookconfigurations",
+    prefix_on_update: true,
     storage_prefix: "validatingwebhookconfigurations",
     qualified_finalizers: false,
     generation: Generation { initial: 1, counts: &[&["webhooks"]] },

@@ -70,7 +70,7 @@ const SPEC: Field<'static> = Field::new("spec");
 fn validate(object: &Value, errors: &mut ErrorList) {
     let spec = object.get("spec").unwrap_or(&Value::Null);
     let (group, version) = (texts::text(spec, "group"), texts::text(spec, "version"));
-    validate_name(str_at(object, &["metadata", "name"]), &format!("{version}.{group}"), errors);
+    validate_name(object, &format!("{version}.{group}"), errors);
     if group.is_empty() && version != "v1" {
         let why = "only v1 may have an empty group and it better be legacy kube";
         errors.required(SPEC.child("group"), why);
@@ -88,10 +88,16 @@ fn validate(object: &Value, errors: &mut ErrorList) {
 }
 
 /// The name consists of the version and the group.
-fn validate_name(name: &str, required: &str, errors: &mut ErrorList) {
+fn validate_name(object: &Value, required: &str, errors: &mut ErrorList) {
+    let why = || format!("must be `spec.version+\".\"+spec.group`: \"{required}\"");
+    let prefix = str_at(object, &["metadata", "generateName"]);
+    let is_segment = NameRule::PathSegment.check_prefix(prefix).is_empty();
+    if !prefix.is_empty() && prefix != required && is_segment {
+        errors.invalid("metadata.generateName", &Value::from(prefix), why());
+    }
+    let name = str_at(object, &["metadata", "name"]);
     if !name.is_empty() && name != required && names::path_segment_name(name).is_empty() {
-        let why = format!("must be `spec.version+\".\"+spec.group`: \"{required}\"");
-        errors.invalid("metadata.name", &Value::from(name), why);
+        errors.invalid("metadata.name", &Value::from(name), why());
     }
 }
 

@@ -11,6 +11,7 @@ use crate::validation::fields::{immutable, non_negative};
 pub(crate) const RULES: Rules = Rules {
     group: "apps",
     resource: "controllerrevisions",
+    prefix_on_update: true,
     storage_prefix: "controllerrevisions",
     validate_create,
     validate_update,

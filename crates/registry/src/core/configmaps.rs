@@ -4,14 +4,15 @@ use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
 use crate::prepare::same;
-use crate::rules::{NameRule, RowContext, Rules};
+use crate::rules::{RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, count, name, text};
 use crate::validation::fields::{entries, part};
-use crate::validation::text::{complain, validate_generate_name};
+use crate::validation::text::complain;
 
 pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "configmaps",
+    prefix_on_update: true,
     storage_prefix: "configmaps",
     validate_create: validate,
     validate_update,
@@ -60,7 +61,6 @@ pub(crate) fn byte_length(value: &Value) -> usize {
 
 fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
     validate_immutable(object, old, &["data", "binaryData"], errors);
-    validate_generate_name(object, NameRule::DnsSubdomain, errors);
     validate(object, errors);
 }
 

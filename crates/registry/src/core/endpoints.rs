@@ -14,6 +14,7 @@ use crate::validation::text::{complain, list, optional, port_number, text};
 pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "endpoints",
+    prefix_on_update: true,
     storage_prefix: "services/endpoints",
     default,
     validate_create: validate,

@@ -14,6 +14,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "events",
     storage_prefix: "events",
     name: NameRule::PathSegment,
+    metadata_if_valid: true,
     qualified_finalizers: false,
     validate_create: validate::core,
     validate_update: |event, _, errors| validate::core(event, errors),

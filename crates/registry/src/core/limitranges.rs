@@ -17,6 +17,7 @@ use crate::validation::text::{complain, text};
 pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "limitranges",
+    prefix_on_update: true,
     storage_prefix: "limitranges",
     default,
     prepare_create,

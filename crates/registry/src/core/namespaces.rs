@@ -13,6 +13,7 @@ use crate::validation::text::complain;
 pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "namespaces",
+    prefix_on_update: true,
     storage_prefix: "namespaces",
     name: NameRule::DnsLabel,
     default,

@@ -15,6 +15,7 @@ use crate::table::{AGE, NAME, NONE, UNKNOWN, age, cells, condition, name, str_at
 pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "nodes",
+    prefix_on_update: true,
     storage_prefix: "minions",
     default,
     prepare_create: |node, _| drop_configuration(node),

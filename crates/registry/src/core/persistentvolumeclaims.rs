@@ -14,6 +14,7 @@ use crate::table::{AGE, NAME, UNSET, age, cells, name, present, quantity, str_at
 pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "persistentvolumeclaims",
+    prefix_on_update: true,
     storage_prefix: "persistentvolumeclaims",
     default,
     prepare_create,

@@ -13,6 +13,7 @@ use crate::table::{AGE, NAME, UNSET, age, cells, name, present, quantity, str_at
 pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "persistentvolumes",
+    prefix_on_update: true,
     storage_prefix: "persistentvolumes",
     default,
     prepare_create,

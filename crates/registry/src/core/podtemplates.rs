@@ -24,8 +24,8 @@ pub(crate) const RULES: Rules = Rules {
     delete_returns_object: true,
     columns: &[
         NAME,
-        text("Containers", "Names of the template's containers."),
-        text("Images", "Images of the template's containers."),
+        text("Containers", "Names of each container in the template."),
+        text("Images", "Images referenced by each container in the template."),
         text("Pod Labels", "The labels for the pod template."),
     ],
     row,
@@ -43,7 +43,12 @@ fn template(object: &Value) -> &Value {
     object.get("template").unwrap_or(&Value::Null)
 }
 
+/// As upstream: an update has warnings only if it changes the generation.
 fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
+    let generation = |object: &Value| object.int_at(&["metadata", "generation"]);
+    if old.is_some_and(|old| generation(old) == generation(object)) {
+        return Vec::new();
+    }
     pod_template_warnings(template(object), old.map(template), &TEMPLATE)
 }
 

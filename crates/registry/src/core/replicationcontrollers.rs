@@ -7,7 +7,7 @@ use corten_api::{Field, Map, Str, Value};
 use crate::apps::replicasets::{row, validate_status};
 use crate::defaults::{child, is_zero, made, pod_spec, template_labels};
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
-use crate::rules::{GarbageCollection, Generation, Rules, Scale, Selectable};
+use crate::rules::{GarbageCollection, Generation, NameRule, Rules, Scale, Selectable};
 use crate::selector::{label_set, labels};
 use crate::table::{AGE, CONTAINERS, IMAGES, NAME, int_at, integer, text};
 use crate::validation::fields::{non_negative, part};
@@ -18,6 +18,7 @@ pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "replicationcontrollers",
     storage_prefix: "controllers",
+    name: NameRule::LongName,
     generation: Generation::SPEC,
     default,
     prepare_create: drop_status,

@@ -18,6 +18,7 @@ use crate::validation::fields::{entries, immutable};
 pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "secrets",
+    prefix_on_update: true,
     storage_prefix: "secrets",
     default,
     prepare_update,

@@ -8,6 +8,7 @@ use crate::table::{AGE, NAME, age, cells, name};
 pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "serviceaccounts",
+    prefix_on_update: true,
     storage_prefix: "serviceaccounts",
     prepare_create: |object, _| clean_secrets(object),
     prepare_update: |object, _, _| clean_secrets(object),

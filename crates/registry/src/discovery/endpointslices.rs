@@ -12,6 +12,7 @@ use crate::table::{AGE, NAME, age, cells, first_few, name, str_at, text};
 pub(crate) const RULES: Rules = Rules {
     group: "discovery.k8s.io",
     resource: "endpointslices",
+    prefix_on_update: true,
     storage_prefix: "endpointslices",
     generation: Generation {
         initial: 1,

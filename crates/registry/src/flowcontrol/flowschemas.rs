@@ -17,6 +17,7 @@ use crate::table::{AGE, NAME, NONE, age, cells, condition, field, int_at, name, 
 pub(crate) const RULES: Rules = Rules {
     group: "flowcontrol.apiserver.k8s.io",
     resource: "flowschemas",
+    prefix_on_update: true,
     storage_prefix: "flowschemas",
     generation: Generation::SPEC,
     default,

@@ -15,6 +15,7 @@ use crate::table::{AGE, NAME, NONE, age, cells, int_at, name, present, str_at, t
 pub(crate) const RULES: Rules = Rules {
     group: "flowcontrol.apiserver.k8s.io",
     resource: "prioritylevelconfigurations",
+    prefix_on_update: true,
     storage_prefix: "prioritylevelconfigurations",
     generation: Generation::SPEC,
     default,

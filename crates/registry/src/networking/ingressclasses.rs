@@ -11,6 +11,7 @@ use crate::table::{AGE, NAME, NONE, age, cells, str_at, text};
 pub(crate) const RULES: Rules = Rules {
     group: "networking.k8s.io",
     resource: "ingressclasses",
+    prefix_on_update: true,
     storage_prefix: "ingressclasses",
     generation: Generation::SPEC,
     default,

@@ -12,6 +12,7 @@ use crate::table::{AGE, NAME, NONE, age, cells, count, name, str_at, text};
 pub(crate) const RULES: Rules = Rules {
     group: "networking.k8s.io",
     resource: "ingresses",
+    prefix_on_update: true,
     storage_prefix: "ingress",
     generation: Generation::SPEC,
     prepare_create: drop_status,

@@ -46,10 +46,7 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
 const PARENT: Field<'static> = Field::new("spec").child("parentRef");
 
 fn validate_create(object: &Value, errors: &mut ErrorList) {
-    let name = str_at(object, &["metadata", "name"]);
-    if !name.is_empty() {
-        texts::complain(&Field::new("metadata").child("name"), name, ip::canonical_ip(name), errors);
-    }
+    validate_names(object, errors);
     let Some(parent) = object.at(&["spec", "parentRef"]).filter(|p| !p.is_null()) else {
         errors.required(PARENT, "");
         return;
@@ -61,8 +58,19 @@ fn validate_create(object: &Value, errors: &mut ErrorList) {
     texts::optional(part("namespace"), names::path_segment_name, &PARENT.child("namespace"), errors);
 }
 
+/// The name is an address, and so must be the prefix of a generated one.
+fn validate_names(object: &Value, errors: &mut ErrorList) {
+    for key in ["generateName", "name"] {
+        let name = str_at(object, &["metadata", key]);
+        if !name.is_empty() {
+            texts::complain(&Field::new("metadata").child(key), name, ip::canonical_ip(name), errors);
+        }
+    }
+}
+
 fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
     const PATH: &[&str] = &["spec", "parentRef"];
+    validate_names(object, errors);
     if !same(object, old, PATH) {
         validate_create(object, errors);
         errors.invalid(PARENT, &Value::Null, "field is immutable");

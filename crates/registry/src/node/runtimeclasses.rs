@@ -16,6 +16,7 @@ use crate::validation::toleration::validate_tolerations;
 pub(crate) const RULES: Rules = Rules {
     group: "node.k8s.io",
     resource: "runtimeclasses",
+    prefix_on_update: true,
     storage_prefix: "runtimeclasses",
     qualified_finalizers: false,
     validate_create,

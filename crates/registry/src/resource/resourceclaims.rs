@@ -16,6 +16,7 @@ use crate::table::{AGE, NAME, age, cells, count, name, present, text};
 pub(crate) const RULES: Rules = Rules {
     group: "resource.k8s.io",
     resource: "resourceclaims",
+    prefix_on_update: true,
     storage_prefix: "resourceclaims",
     default,
     prepare_create: drop_status,

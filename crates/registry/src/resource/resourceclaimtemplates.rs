@@ -15,6 +15,7 @@ use crate::validation::volume_claim::validate_no_other_metadata;
 pub(crate) const RULES: Rules = Rules {
     group: "resource.k8s.io",
     resource: "resourceclaimtemplates",
+    prefix_on_update: true,
     storage_prefix: "resourceclaimtemplates",
     default,
     validate_create,

@@ -20,6 +20,7 @@ use crate::validation::text::{complain, list, text};
 pub(crate) const RULES: Rules = Rules {
     group: "storage.k8s.io",
     resource: "csinodes",
+    prefix_on_update: true,
     storage_prefix: "csinodes",
     prepare_create: drop_status,
     prepare_update: keep_status,
@@ -101,7 +102,9 @@ fn validate_update(node: &Value, old: &Value, errors: &mut ErrorList) {
     for before in old.items_at(DRIVERS) {
         let Some(drivers) = by_name.get(text(before, "name")).filter(|_| !errors.is_full()) else { continue };
         let before = shown(before);
-        for driver in drivers.iter().filter(|driver| **driver != before) {
+        // An empty list of keys is the same as none.
+        let unified = |driver: &str| driver.replace("\"TopologyKeys\":[]", "\"TopologyKeys\":null");
+        for driver in drivers.iter().filter(|driver| unified(driver) != unified(&before)) {
             errors.invalid_shown(SPEC.child("drivers"), driver, IMMUTABLE);
         }
     }

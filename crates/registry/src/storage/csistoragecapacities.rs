@@ -15,6 +15,7 @@ use crate::validation::text::{complain, member, text};
 pub(crate) const RULES: Rules = Rules {
     group: "storage.k8s.io",
     resource: "csistoragecapacities",
+    prefix_on_update: true,
     storage_prefix: "csistoragecapacities",
     validate_create: |capacity, errors| validate(capacity, LabelSelectorOptions::default(), errors),
     validate_update,

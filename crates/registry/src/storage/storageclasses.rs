@@ -18,6 +18,7 @@ use crate::validation::text::{complain, list};
 pub(crate) const RULES: Rules = Rules {
     group: "storage.k8s.io",
     resource: "storageclasses",
+    prefix_on_update: true,
     storage_prefix: "storageclasses",
     default,
     validate_create: validate,

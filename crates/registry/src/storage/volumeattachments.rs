@@ -18,6 +18,7 @@ use crate::validation::text::{complain, member};
 pub(crate) const RULES: Rules = Rules {
     group: "storage.k8s.io",
     resource: "volumeattachments",
+    prefix_on_update: true,
     storage_prefix: "volumeattachments",
     default,
     prepare_create: drop_status,

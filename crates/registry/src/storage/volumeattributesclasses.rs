@@ -11,6 +11,7 @@ use crate::table::{AGE, NAME, age, cells, count, name, str_at, text};
 pub(crate) const RULES: Rules = Rules {
     group: "storage.k8s.io",
     resource: "volumeattributesclasses",
+    prefix_on_update: true,
     storage_prefix: "volumeattributesclasses",
     validate_create: validate,
     validate_update,

@@ -13,6 +13,7 @@ use crate::validation::conditions::validate_conditions;
 pub(crate) const RULES: Rules = Rules {
     group: "storagemigration.k8s.io",
     resource: "storageversionmigrations",
+    prefix_on_update: true,
     storage_version: "v1beta1",
     storage_prefix: "storageversionmigrations",
     prepare_create: drop_status,

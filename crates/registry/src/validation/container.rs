@@ -82,6 +82,8 @@ fn word(word: &str, words: &[&str], at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
+const NO_POLICY: &str = "must specify restartPolicy when restart rules are used";
+
 /// The restart policy of a container that does not use its pod's.
 pub(crate) fn validate_restart_policy(container: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     const MOST_RULES: usize = 20;
@@ -89,8 +91,7 @@ pub(crate) fn validate_restart_policy(container: &Value, at: &Field<'_>, errors:
     match container.get("restartPolicy").and_then(Value::as_str) {
         None if rules.is_empty() => return,
         None => {
-            let why = "must specify restartPolicy when restart rules are used";
-            errors.required(at.child("restartPolicy"), why);
+            errors.required(at.child("restartPolicy"), NO_POLICY);
         }
         Some("Always" | "Never" | "OnFailure") => {}
         Some(other) => {
@@ -104,6 +105,16 @@ pub(crate) fn validate_restart_policy(container: &Value, at: &Field<'_>, errors:
     }
     for (i, rule) in rules.iter().enumerate() {
         validate_restart_rule(rule, &at.index(i), errors);
+    }
+}
+
+/// The same of an init container: its rules are validated only if it has a policy.
+pub(crate) fn validate_init_restart_policy(container: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    let has_policy = container.get("restartPolicy").is_some_and(|policy| !policy.is_null());
+    if has_policy || list(container, "restartPolicyRules").is_empty() {
+        validate_restart_policy(container, at, errors);
+    } else {
+        errors.required(at.child("restartPolicy"), NO_POLICY);
     }
 }
 

@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
 
-use crate::validation::container::{validate_container, validate_image_is_trimmed, validate_restart_policy};
+use crate::validation::container::{
+    validate_container, validate_image_is_trimmed, validate_init_restart_policy, validate_restart_policy,
+};
 use crate::validation::pod_context::{PodContext, is_sidecar};
 use crate::validation::ports::validate_unique_host_ports;
 use crate::validation::probe::{validate_lifecycle, validate_probes};
@@ -52,7 +54,7 @@ pub(crate) fn validate_init_containers(
         let list_at = at;
         let at = at.index(i);
         validate_container(context, container, volumes, &at, errors);
-        validate_restart_policy(container, &at, errors);
+        validate_init_restart_policy(container, &at, errors);
         let name = text(container, "name");
         if seen.contains(name) {
             errors.duplicate(at.child("name"), &Value::from(name));

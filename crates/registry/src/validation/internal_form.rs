@@ -101,7 +101,7 @@ pub(crate) fn compact_list(kind: &str, items: &[Value]) -> String {
 }
 
 /// The members of an object's metadata that are set, in the order of upstream's type.
-fn metadata_members(metadata: &Value) -> impl Iterator<Item = (&'static str, &Value)> {
+pub(crate) fn metadata_members(metadata: &Value) -> impl Iterator<Item = (&'static str, &Value)> {
     const ORDER: [&str; 14] = [
         "name",
         "generateName",

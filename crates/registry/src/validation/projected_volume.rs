@@ -186,7 +186,7 @@ fn validate_certificate<'a>(
     const KEY_TYPES: [&str; 6] = ["RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"];
     let signer = text(certificate, "signerName");
     validate_signer_name(signer, &at.child("signerName"), errors);
-    validate_user_annotations(certificate, &at.child("userAnnotations"), errors);
+    validate_user_annotations(certificate.get("userAnnotations"), &at.child("userAnnotations"), errors);
     let key_type = text(certificate, "keyType");
     if !KEY_TYPES.contains(&key_type) {
         errors.not_supported(at.child("keyType"), &Value::from(key_type), &KEY_TYPES);
@@ -227,10 +227,10 @@ fn validate_certificate_expiration(
     errors.invalid(at, &Value::from(seconds), why);
 }
 
-fn validate_user_annotations(certificate: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    let annotations = certificate.get("userAnnotations").and_then(Value::as_object);
+/// Annotations that the author of a pod passes to the signer of its certificates.
+pub(crate) fn validate_user_annotations(annotations: Option<&Value>, at: &Field<'_>, errors: &mut ErrorList) {
     let mut total = 0;
-    for (key, value) in annotations.into_iter().flat_map(Map::iter) {
+    for (key, value) in annotations.and_then(Value::as_object).into_iter().flat_map(Map::iter) {
         total += key.len() + value.as_str().map_or(0, str::len);
         let key = key.to_lowercase();
         let complaints = names::qualified_name(&key);

@@ -27,7 +27,7 @@ pub(crate) fn complain(at: &Field<'_>, text: &str, complaints: Vec<String>, erro
     }
 }
 
-/// The prefix of a generated name, which upstream validates in updates of a few resources, too.
+/// The prefix of a generated name, which upstream validates in updates of some resources, too.
 pub(crate) fn validate_generate_name(object: &Value, rule: NameRule, errors: &mut ErrorList) {
     let prefix = object.str_at(&["metadata", "generateName"]).unwrap_or_default();
     if !prefix.is_empty() {

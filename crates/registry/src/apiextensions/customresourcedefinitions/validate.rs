@@ -322,6 +322,12 @@ fn validate_validation(
     }
 }
 
+/// An empty schema is one that is set, where there is room for a single one.
+fn is_forbidden(key: &str, value: &Value) -> bool {
+    let single = matches!(key, "not" | "additionalProperties" | "additionalItems");
+    if single { !value.is_null() } else { is_set(value) }
+}
+
 /// With a status subresource, the root schema is split, so keywords that apply to the whole object are refused.
 fn validate_root_with_status(schema: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     const ALLOWED: &str = "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations";
@@ -351,7 +357,7 @@ fn validate_root_with_status(schema: &Value, at: &Field<'_>, errors: &mut ErrorL
     if !matches!(kind, "" | "object") {
         let why = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
         errors.invalid(at.child("openAPIV3Schema.type"), &Value::from(kind), why);
-    } else if FORBIDDEN.iter().any(|key| schema.get(key).is_some_and(is_set)) {
+    } else if FORBIDDEN.iter().any(|key| schema.get(key).is_some_and(|value| is_forbidden(key, value))) {
         let why = format!(
             "only [{ALLOWED}] fields are allowed at the root of the schema if the status subresource is enabled"
         );

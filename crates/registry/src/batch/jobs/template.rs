@@ -45,11 +45,10 @@ pub(super) fn validate_template_update(job: &Value, old: &Value, errors: &mut Er
 
 /// A template as messages print it: its metadata, then the spec in upstream's form.
 fn shown(template: &Value) -> String {
-    let metadata = |key: &str| {
-        let part = member(part(template, "metadata"), key).map(json::write_to_string);
-        part.filter(|text| text != "{}").map(|text| format!("\"{key}\":{text},"))
-    };
-    let metadata: String = ["labels", "annotations"].into_iter().filter_map(metadata).collect();
+    let members = internal_form::metadata_members(part(template, "metadata"));
+    let members = members.map(|(key, value)| (key, json::write_to_string(value)));
+    let metadata: String =
+        members.filter(|(_, text)| text != "{}").map(|(key, text)| format!("\"{key}\":{text},")).collect();
     format!("{{{metadata}\"Spec\":{}}}", internal_form::compact("PodSpec", part(template, "spec")))
 }
 
@@ -90,5 +89,19 @@ fn allow_resources(expected: &mut Value, template: &Value, key: &str) {
         if text(container, "name") == text(now, "name") {
             copy(container, now, &["resources"]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn a_template_is_shown_with_all_of_its_metadata() {
+        let template = value!({"metadata": {"labels": {"a": "b"}, "generateName": "p", "annotations": {}}});
+        let shown = shown(&template);
+        assert!(shown.starts_with(r#"{"generateName":"p","labels":{"a":"b"},"Spec":"#), "{shown}");
     }
 }

@@ -13,6 +13,7 @@ use crate::prepare::same;
 use crate::validation::conditions::validate_conditions;
 use crate::validation::fields::{IMMUTABLE, invalid_omitted, number, part};
 use crate::validation::internal_form;
+use crate::validation::projected_volume::validate_user_annotations;
 use crate::validation::signer_name::{is_kubernetes_signer_name, validate_signer_name};
 use crate::validation::text::{complain, list, member, text};
 
@@ -29,6 +30,8 @@ pub(super) fn validate_create(request: &Value, errors: &mut ErrorList) {
     let (spec, at) = (part(request, "spec"), Field::new("spec"));
     let signer = text(spec, "signerName");
     validate_signer_name(signer, &at.child("signerName"), errors);
+    let annotations = "unverifiedUserAnnotations";
+    validate_user_annotations(spec.get(annotations), &at.child(annotations), errors);
     for (name, uid) in
         [("podName", "podUID"), ("serviceAccountName", "serviceAccountUID"), ("nodeName", "nodeUID")]
     {
