@@ -144,6 +144,12 @@ impl Stream {
         let current = created.header.as_ref().map_or(0, |header| header.revision as Revision);
         let start = request.start_revision as Revision;
         let next = if start == 0 { current + 1 } else { start };
+        let compacted = self.etcd.store.compacted();
+        if next < compacted {
+            self.sender.send(&created).await?;
+            let canceled = self.compacted(id, compacted);
+            return self.sender.send(&canceled).await;
+        }
         if self.watches.is_empty() {
             // Nothing before concerns a watch.
             self.cursor = self.etcd.recent.revision();
@@ -299,13 +305,16 @@ impl Stream {
         Ok(())
     }
 
+    fn compacted(&self, id: i64, compacted: Revision) -> WatchResponse {
+        WatchResponse { canceled: true, compact_revision: compacted as i64, ..self.response(id) }
+    }
+
     /// Cancels watches whose events are compacted, and goes on after the compacted revision.
     async fn skip_compacted(&mut self, compacted: Revision) -> Result<(), Status> {
         let lost = self.watches.iter().filter(|(_, watch)| watch.next < compacted).map(|(id, _)| *id);
         for id in lost.collect::<Vec<_>>() {
             self.remove(id);
-            let canceled =
-                WatchResponse { canceled: true, compact_revision: compacted as i64, ..self.response(id) };
+            let canceled = self.compacted(id, compacted);
             self.sender.send(&canceled).await?;
         }
         // The compacted revision itself is gone as a change, but its puts are still known.
