@@ -134,7 +134,7 @@ async fn serve(args: &Args) -> anyhow::Result<()> {
         ca: args.trusted_ca_file.as_deref(),
     };
     let listeners = listen(&etcd, &args.listen_client_urls, &tls, Plaintext::Loopback).await?;
-    tracing::info!(urls = %args.listen_client_urls.join(","), "serving etcd's API");
+    tracing::info!(urls = %args.listen_client_urls.join(","), "ready to serve client requests");
     stop.wait().await;
     tracing::info!("stopping");
     drop(listeners);
@@ -259,3 +259,6 @@ impl Tls<'_> {
         Ok(Arc::new(config))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,7 +32,7 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The delay after a failed accept. The process is most likely out of descriptors, and open connections need time to end.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// What every connection is served with.
+/// The methods and limits of every connection.
 #[derive(Clone)]
 pub struct Service {
     etcd: Arc<Etcd>,

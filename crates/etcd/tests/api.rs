@@ -1,4 +1,5 @@
 //! The API over a real connection: what a client of etcd sees.
+#![expect(clippy::unwrap_used, reason = "helpers of a test may panic as the test itself")]
 
 use std::time::Duration;
 
@@ -184,7 +185,9 @@ async fn a_streamed_range_is_the_range_in_parts() {
     while let Some(part) = timeout(DEADLINE, parts.next()).await.unwrap().unwrap() {
         let part = part.range_response.unwrap();
         assert!(last.is_none(), "only the last part has a header");
-        (kvs.extend(part.kvs), count += 1, last = part.header);
+        kvs.extend(part.kvs);
+        count += 1;
+        last = part.header;
     }
     let whole = server.range(all()).await;
     assert!(count > 3, "{count} parts");

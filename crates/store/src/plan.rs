@@ -131,9 +131,14 @@ impl<'a> Planner<'a> {
 
     /// Grants a lease with an id that the caller chose, or with the next one.
     pub(crate) fn grant(&mut self, id: Option<LeaseId>, ttl: Duration) -> Result<LeaseId, Error> {
+        let chosen = id.is_some();
         let id = id.unwrap_or(LeaseId(self.last_lease + 1));
         if self.has_lease(id) {
             return Err(Error::LeaseExists);
+        }
+        // So that the ids that the store chooses never run out.
+        if id.0 == 0 || id.0 > MAX_CHOSEN_LEASE && chosen {
+            return Err(Error::Invalid("a lease id is not positive"));
         }
         self.last_lease = self.last_lease.max(id.0);
         self.changes.leases.insert(id, Some(Term::starting(self.now, ttl)));
@@ -304,6 +309,9 @@ impl<'a> Planner<'a> {
     }
 }
 
+/// The highest lease id that a caller may choose: half of all numbers are left for those of the store.
+const MAX_CHOSEN_LEASE: u64 = i64::MAX as u64;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -356,6 +364,21 @@ mod tests {
             assert_eq!(planner.txn(Txn { ops: vec![a, op("b")] }).unwrap().revision, 12);
         });
         assert_eq!(writes, ["11+a", "11+b", "12-a", "12+b"]);
+    }
+
+    #[test]
+    fn chosen_lease_ids_leave_room_for_those_of_the_store() {
+        check(|planner| {
+            let mut grant = |id: Option<u64>| planner.grant(id.map(LeaseId), Duration::from_secs(1));
+            assert_eq!(grant(Some(5)).unwrap(), LeaseId(5));
+            assert!(matches!(grant(Some(5)), Err(Error::LeaseExists)));
+            assert_eq!(grant(None).unwrap(), LeaseId(6));
+            for invalid in [0, u64::MAX, 1 << 63] {
+                assert!(matches!(grant(Some(invalid)), Err(Error::Invalid(_))), "{invalid}");
+            }
+            assert_eq!(grant(Some(i64::MAX as u64)).unwrap(), LeaseId(i64::MAX as u64));
+            assert_eq!(grant(None).unwrap(), LeaseId(1 << 63));
+        });
     }
 
     #[test]
