@@ -8,6 +8,7 @@ mod bench;
 mod component;
 mod controller_manager;
 mod dns;
+mod etcd;
 mod hardening;
 mod image;
 mod image_flags;
@@ -50,6 +51,8 @@ enum Command {
     ControllerManager(Box<controller_manager::Args>),
     /// Run only the scheduler, against any Kubernetes API server.
     Scheduler(scheduler::Args),
+    /// Serve etcd's v3 API from an embedded store, as a cluster of one member.
+    Etcd(Box<etcd::Args>),
     /// Run only the service proxy, against any Kubernetes API server.
     Proxy(proxy::Args),
     /// Run only the kubelet, against any Kubernetes API server.
@@ -92,6 +95,7 @@ fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
         Command::Token(args) => token::run(args),
         Command::ControllerManager(args) => controller_manager::run(&args),
         Command::Scheduler(args) => scheduler::run(args),
+        Command::Etcd(args) => etcd::run(&args),
         Command::Proxy(args) => proxy::run(&args),
         Command::Kubelet(args) => kubelet::run(&args),
         Command::Image(args) => image::run(args),

@@ -29,7 +29,7 @@ use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
 use crate::node::{self, AgentFlags, Node, NodeCredentials, NodeOptions, network_policy};
 use crate::pod_network::PodNetworkFlags;
 use crate::stop_signals::StopSignals;
-use crate::{agent, hardening, kubeconfig};
+use crate::{agent, etcd, hardening, kubeconfig};
 
 use joining::JoinSettings;
 pub(crate) use joining::{BOOTSTRAPPERS, NODE_SETTINGS};
@@ -89,6 +89,8 @@ pub(crate) struct Args {
     /// Maximum number of mutating requests in flight; 0 for no limit.
     #[arg(long, default_value_t = 200)]
     max_mutating_requests_inflight: usize,
+    #[command(flatten)]
+    etcd_listen: etcd::ServerFlags,
     /// Timeout of requests other than watches, such as 1m or 30s.
     #[arg(long, default_value = "1m0s", value_parser = parse_duration)]
     request_timeout: Duration,
@@ -342,6 +344,7 @@ async fn serve(
         resource_metrics: args.runs(addons::METRICS_SERVER),
         flags,
     };
+    let etcd = etcd::serve_beside(&options.store, &args.etcd_listen).await?;
     let running = corten_apiserver::start(options).await.context("cannot start the API server")?;
     let administrator = Client::new(running.transport("system:admin", &["system:masters"]), "corten");
     let names = if args.runs("dns") { args.cluster_dns() } else { Vec::new() };
@@ -382,6 +385,7 @@ async fn serve(
     tracing::info!("stopping");
     drop(node);
     drop(controllers);
+    drop(etcd);
     running.stop().await;
     tracing::info!("stopped");
     Ok(())

@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    Committed, Error, LeaseId, Revision,
+    Committed, Error, LeaseId, Outcome, Revision,
     log::{Engine, Snapshot},
     plan::{Changes, Planner},
     queue::{Reply, Request},
@@ -132,7 +132,8 @@ impl Committer {
         for request in requests {
             responses.push(match request {
                 Request::Txn(txn, reply) => Response::Txn(planner.txn(txn), reply),
-                Request::Grant(ttl, reply) => Response::Lease(Ok(planner.grant(ttl)), reply),
+                Request::Program(program, reply) => Response::Program(planner.program(program), reply),
+                Request::Grant(id, ttl, reply) => Response::Lease(planner.grant(id, ttl), reply),
                 Request::KeepAlive(id, reply) => Response::Done(planner.keep_alive(id), reply),
                 Request::Revoke(id, reply) => Response::Done(planner.revoke(id), reply),
                 Request::Expire(reply) => {
@@ -162,14 +163,14 @@ impl Committer {
     fn publish(&self, changes: &Changes) {
         let granted = {
             let mut leases = self.shared.leases.lock();
-            let last = leases.last;
+            let granted = changes.leases.iter().any(|(id, term)| term.is_some() && leases.get(*id).is_none());
             for (id, term) in &changes.leases {
                 leases.set(*id, *term);
             }
             for write in &changes.writes {
                 leases.apply(&write.event);
             }
-            leases.last > last
+            granted
         };
         if let Some(revision) = changes.compacted {
             self.shared.compacted.store(revision, Ordering::Release);
@@ -200,6 +201,7 @@ impl Drop for End {
 /// A decided request and the sender of its response.
 enum Response {
     Txn(Result<Committed, Error>, Reply<Committed>),
+    Program(Result<Outcome, Error>, Reply<Outcome>),
     Lease(Result<LeaseId, Error>, Reply<LeaseId>),
     Done(Result<(), Error>, Reply<()>),
 }
@@ -209,6 +211,7 @@ impl Response {
     fn send(self) {
         match self {
             Response::Txn(result, reply) => drop(reply.send(result)),
+            Response::Program(result, reply) => drop(reply.send(result)),
             Response::Lease(result, reply) => drop(reply.send(result)),
             Response::Done(result, reply) => drop(reply.send(result)),
         }
@@ -217,6 +220,7 @@ impl Response {
     fn fail(self, error: &Error) {
         match self {
             Response::Txn(_, reply) => drop(reply.send(Err(error.clone()))),
+            Response::Program(_, reply) => drop(reply.send(Err(error.clone()))),
             Response::Lease(_, reply) => drop(reply.send(Err(error.clone()))),
             Response::Done(_, reply) => drop(reply.send(Err(error.clone()))),
         }

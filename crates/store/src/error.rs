@@ -33,6 +33,11 @@ pub enum Error {
         #[source]
         source: SealingError,
     },
+    #[error("lease already exists")]
+    LeaseExists,
+    /// A put that keeps the value or the lease of a key that does not exist.
+    #[error("key does not exist")]
+    KeyNotFound,
     #[error("invalid request: {0}")]
     Invalid(&'static str),
     /// Nothing was written; the same write can succeed once there is space.

@@ -45,6 +45,16 @@ fn wall_ms(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// A lease as a reader sees it.
+#[derive(Clone, Debug)]
+pub struct LeaseState {
+    pub ttl: Duration,
+    /// The time until it expires, unless it is kept alive.
+    pub remaining: Duration,
+    /// Its keys, in order.
+    pub keys: Vec<Arc<str>>,
+}
+
 #[derive(Debug)]
 struct Lease {
     term: Term,
@@ -61,6 +71,12 @@ pub(crate) struct Leases {
 impl Leases {
     pub(crate) fn get(&self, id: LeaseId) -> Option<Term> {
         self.leases.get(&id).map(|lease| lease.term)
+    }
+
+    pub(crate) fn state(&self, id: LeaseId, now: Instant) -> Option<LeaseState> {
+        let Term { ttl, deadline } = self.get(id)?;
+        let remaining = deadline.saturating_duration_since(now);
+        Some(LeaseState { ttl, remaining, keys: self.keys(id) })
     }
 
     /// Grants, renews or (with `None`) revokes a lease.

@@ -25,6 +25,7 @@ mod log;
 mod model;
 mod observe;
 mod plan;
+mod program;
 mod queue;
 mod sealing;
 mod shared;
@@ -35,11 +36,13 @@ mod witness;
 mod worker_threads;
 
 pub use error::{Damage, Error};
+pub use lease::LeaseState;
 #[doc(hidden)]
 pub use log::fuzz;
 pub use model::{
     Committed, Entry, Event, Expect, LeaseId, NewValue, Note, Observer, Op, Options, Range, Revision, Txn,
 };
+pub use program::{Condition, End, Keys, Outcome, Program, PutLease, Relation, Step, StepResult, Target};
 pub use sealing::{Opened, Sealing, SealingError};
 pub use store::Store;
 pub use watch::Watch;

@@ -16,7 +16,7 @@ use crate::{
 /// The first one of a new store is 1.
 pub type Revision = u64;
 
-/// The id of a lease. Never reused, not even after a restart.
+/// The id of a lease. The store never reuses one, not even after a restart; a caller that chooses ids may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(pub u64);
 
@@ -212,6 +212,8 @@ pub struct Options {
     /// A snapshot is taken when the logs since the last one have grown to this size, or to the size of that snapshot if
     /// it is larger. The next open reads about as much.
     pub snapshot_bytes: u64,
+    /// The revision of a store without any write: 0, or 1 as in etcd.
+    pub first_revision: Revision,
     /// The threads that submit requests; with them, a commit may wait for more requests while all are busy.
     pub worker_threads: Option<Arc<WorkerThreads>>,
     /// Encrypts values on disk; by default they are plain.
@@ -225,6 +227,7 @@ impl Default for Options {
             history,
             accept_loss: false,
             snapshot_bytes: 64 << 20,
+            first_revision: 0,
             worker_threads: None,
             sealing: Arc::new(Plain),
         }
@@ -254,4 +257,4 @@ impl Txn {
 }
 
 /// Well below the limit of a frame, so that no transaction can fail its batch.
-const MAX_BYTES: usize = 64 << 20;
+pub(crate) const MAX_BYTES: usize = 64 << 20;

@@ -9,8 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
+
 use crate::{
-    Committed, Entry, Error, Event, LeaseId, NewValue, Op, Revision, Txn,
+    Committed, Entry, Error, Event, Keys, LeaseId, NewValue, Note, Op, Revision, Txn,
     lease::{Leases, Term},
     sealing::{self, Sealing},
     state::{self, State},
@@ -115,7 +117,7 @@ impl<'a> Planner<'a> {
                     let event = Self::put(key, value, lease, current, revision);
                     let entry = event.current.clone();
                     let sealed =
-                        entry.as_deref().map(|entry| sealing::seal(self.sealing, entry)).transpose()?;
+                        entry.as_deref().map(|entry| self.seal(&entry.key, &entry.value)).transpose()?;
                     writes.push((event, sealed.flatten()));
                     entry
                 }
@@ -127,11 +129,20 @@ impl<'a> Planner<'a> {
         Ok(Committed { revision: self.visible, entries })
     }
 
-    pub(crate) fn grant(&mut self, ttl: Duration) -> LeaseId {
-        self.last_lease += 1;
-        let id = LeaseId(self.last_lease);
+    /// Grants a lease with an id that the caller chose, or with the next one.
+    pub(crate) fn grant(&mut self, id: Option<LeaseId>, ttl: Duration) -> Result<LeaseId, Error> {
+        let chosen = id.is_some();
+        let id = id.unwrap_or(LeaseId(self.last_lease + 1));
+        if self.has_lease(id) {
+            return Err(Error::LeaseExists);
+        }
+        // So that the ids that the store chooses never run out.
+        if id.0 == 0 || id.0 > MAX_CHOSEN_LEASE && chosen {
+            return Err(Error::Invalid("a lease id is not positive"));
+        }
+        self.last_lease = self.last_lease.max(id.0);
         self.changes.leases.insert(id, Some(Term::starting(self.now, ttl)));
-        id
+        Ok(id)
     }
 
     pub(crate) fn keep_alive(&mut self, id: LeaseId) -> Result<(), Error> {
@@ -179,7 +190,64 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    fn current(&self, key: &Arc<str>) -> Option<Arc<Entry>> {
+    /// The revision of the next write.
+    pub(crate) fn next_revision(&self) -> Revision {
+        self.assigned + 1
+    }
+
+    /// The revision that a reader sees.
+    pub(crate) fn visible(&self) -> Revision {
+        self.visible
+    }
+
+    /// Fails for a revision that is compacted or does not exist yet.
+    pub(crate) fn check_readable(&self, requested: Revision) -> Result<(), Error> {
+        if requested > self.visible {
+            return Err(Error::Future { requested, current: self.visible });
+        }
+        if requested < self.compacted {
+            return Err(Error::Compacted { requested, compacted: self.compacted });
+        }
+        Ok(())
+    }
+
+    /// The current entries of a range, in key order.
+    pub(crate) fn entries<'k>(&'k self, keys: &'k Keys) -> impl Iterator<Item = Arc<Entry>> + use<'k> {
+        let mut changed: Vec<&Arc<str>> = self.changed.keys().filter(|key| keys.contains(key)).collect();
+        changed.sort_unstable();
+        let mut changed = changed.into_iter().peekable();
+        let mut stored = self.state.scan(keys).peekable();
+        // A merge of two ordered lists, in which a change hides the stored entry.
+        std::iter::from_fn(move || {
+            loop {
+                match (changed.peek(), stored.peek()) {
+                    (Some(key), Some(entry)) if entry.key < **key => return stored.next().cloned(),
+                    (Some(key), entry) => {
+                        if entry.is_some_and(|entry| entry.key == **key) {
+                            stored.next();
+                        }
+                        if let Some(entry) = self.changed.get(*key).cloned().flatten() {
+                            changed.next();
+                            return Some(entry);
+                        }
+                        changed.next();
+                    }
+                    (None, _) => return stored.next().cloned(),
+                }
+            }
+        })
+    }
+
+    /// The form of a value on disk, if that is not the value.
+    pub(crate) fn seal(&self, key: &Arc<str>, value: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        sealing::seal(self.sealing, key, value)
+    }
+
+    pub(crate) fn has_lease(&self, id: LeaseId) -> bool {
+        self.term(id).is_some()
+    }
+
+    pub(crate) fn current(&self, key: &Arc<str>) -> Option<Arc<Entry>> {
         match self.changed.get(key) {
             Some(changed) => changed.clone(),
             None => self.state.get(key).cloned(),
@@ -200,12 +268,25 @@ impl<'a> Planner<'a> {
         previous: Option<Arc<Entry>>,
         revision: Revision,
     ) -> Event {
+        let note = value.note.clone();
+        Self::put_bytes(key, value.at(revision), note, lease, previous, revision)
+    }
+
+    /// A put of bytes that do not contain their revision.
+    pub(crate) fn put_bytes(
+        key: Arc<str>,
+        value: Bytes,
+        note: Option<Note>,
+        lease: Option<LeaseId>,
+        previous: Option<Arc<Entry>>,
+        revision: Revision,
+    ) -> Event {
         // All versions of a key share its first allocation.
         let key = previous.as_ref().map_or(key, |entry| Arc::clone(&entry.key));
         let entry = Arc::new(Entry {
             key: Arc::clone(&key),
-            note: value.note.clone(),
-            value: value.at(revision),
+            note,
+            value,
             create_revision: previous.as_ref().map_or(revision, |entry| entry.create_revision),
             mod_revision: revision,
             version: previous.as_ref().map_or(0, |entry| entry.version) + 1,
@@ -214,12 +295,12 @@ impl<'a> Planner<'a> {
         Event { revision, key, current: Some(entry), previous }
     }
 
-    fn deletion(entry: &Arc<Entry>, revision: Revision) -> Event {
+    pub(crate) fn deletion(entry: &Arc<Entry>, revision: Revision) -> Event {
         let (key, previous) = (Arc::clone(&entry.key), Some(Arc::clone(entry)));
         Event { revision, key, current: None, previous }
     }
 
-    fn write(&mut self, event: Event, sealed: Option<Vec<u8>>) {
+    pub(crate) fn write(&mut self, event: Event, sealed: Option<Vec<u8>>) {
         self.assigned = event.revision;
         self.visible = event.revision;
         self.digest = state::advance(self.digest, &event, state::mark);
@@ -227,6 +308,9 @@ impl<'a> Planner<'a> {
         self.changes.writes.push(Write { event: Arc::new(event), digest: self.digest, sealed });
     }
 }
+
+/// The highest lease id that a caller may choose: half of all numbers are left for those of the store.
+const MAX_CHOSEN_LEASE: u64 = i64::MAX as u64;
 
 #[cfg(test)]
 mod tests {
@@ -283,9 +367,24 @@ mod tests {
     }
 
     #[test]
+    fn chosen_lease_ids_leave_room_for_those_of_the_store() {
+        check(|planner| {
+            let mut grant = |id: Option<u64>| planner.grant(id.map(LeaseId), Duration::from_secs(1));
+            assert_eq!(grant(Some(5)).unwrap(), LeaseId(5));
+            assert!(matches!(grant(Some(5)), Err(Error::LeaseExists)));
+            assert_eq!(grant(None).unwrap(), LeaseId(6));
+            for invalid in [0, u64::MAX, 1 << 63] {
+                assert!(matches!(grant(Some(invalid)), Err(Error::Invalid(_))), "{invalid}");
+            }
+            assert_eq!(grant(Some(i64::MAX as u64)).unwrap(), LeaseId(i64::MAX as u64));
+            assert_eq!(grant(None).unwrap(), LeaseId(1 << 63));
+        });
+    }
+
+    #[test]
     fn a_revoked_lease_deletes_keys_of_the_same_batch() {
         let writes = check(|planner| {
-            let lease = Some(planner.grant(Duration::from_secs(1)));
+            let lease = Some(planner.grant(None, Duration::from_secs(1)).unwrap());
             planner.txn(put("kept", Expect::Any, lease)).unwrap();
             planner.txn(put("gone", Expect::Any, lease)).unwrap();
             planner.txn(put("gone too", Expect::Any, lease)).unwrap();

@@ -15,13 +15,15 @@ use std::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-use crate::{Committed, Error, LeaseId, Op, Revision, Txn, WorkerThreads};
+use crate::{Committed, Error, LeaseId, Op, Outcome, Program, Revision, Txn, WorkerThreads};
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
 pub(crate) enum Request {
     Txn(Txn, Reply<Committed>),
-    Grant(Duration, Reply<LeaseId>),
+    Program(Program, Reply<Outcome>),
+    /// The id is the caller's, or the next one.
+    Grant(Option<LeaseId>, Duration, Reply<LeaseId>),
     KeepAlive(LeaseId, Reply<()>),
     Revoke(LeaseId, Reply<()>),
     /// Revoke expired leases.
@@ -31,9 +33,12 @@ pub(crate) enum Request {
 
 impl Request {
     fn bytes(&self) -> usize {
-        let Request::Txn(txn, _) = self else { return 0 };
         let size = |op: &Op| op.value().map_or(0, |value| value.bytes.len());
-        txn.ops.iter().map(size).sum()
+        match self {
+            Request::Txn(txn, _) => txn.ops.iter().map(size).sum(),
+            Request::Program(program, _) => program.bytes(),
+            _ => 0,
+        }
     }
 }
 

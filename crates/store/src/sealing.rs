@@ -52,9 +52,9 @@ impl Sealing for Plain {
     }
 }
 
-pub(crate) fn seal(sealing: &dyn Sealing, entry: &Entry) -> Result<Option<Vec<u8>>, Error> {
-    let failed = |source| Error::Seal { key: Arc::clone(&entry.key), source };
-    sealing.seal(&entry.key, &entry.value).map_err(failed)
+pub(crate) fn seal(sealing: &dyn Sealing, key: &Arc<str>, value: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+    let failed = |source| Error::Seal { key: Arc::clone(key), source };
+    sealing.seal(key, value).map_err(failed)
 }
 
 /// The entry with its value opened, and whether it should be sealed again.

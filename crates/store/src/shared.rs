@@ -1,19 +1,23 @@
 //! The state that the handle, the committer and the housekeeper share.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
 };
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use crate::{
-    Error, Event, Range, Revision,
+    Error, Event, Outcome, Program, Range, Revision,
     housekeeping::Housekeeping,
     lease::Leases,
     log::{Generations, history, load::Loaded},
     observe::Observers,
+    plan::Planner,
     queue::Queue,
     state::{self, State},
 };
@@ -63,6 +67,15 @@ impl Shared {
             return Err(Error::Future { requested, current });
         }
         Ok(())
+    }
+
+    /// Runs a program that does not write.
+    pub(crate) fn read(&self, program: Program) -> Result<Outcome, Error> {
+        let state = self.state.read();
+        let leases = self.leases.lock();
+        let compacted = self.compacted.load(Ordering::Acquire);
+        let sealing = &*self.generations.sealing;
+        Planner::new(&state, &leases, sealing, compacted, state.revision, Instant::now()).program(program)
     }
 
     pub(crate) fn events_since(

@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 use crate::{
-    Entry, Error, Event, Range, Revision,
+    Entry, Error, Event, Keys, Range, Revision,
     sealing::{self, Sealing},
 };
 
@@ -60,6 +60,12 @@ impl State {
             .range::<str, _>((Bound::Included(start), Bound::Unbounded))
             .map(|(_, entry)| entry)
             .take_while(move |entry| entry.key.starts_with(prefix))
+    }
+
+    /// The entries of a range of keys.
+    pub(crate) fn scan<'a>(&'a self, keys: &'a Keys) -> impl Iterator<Item = &'a Arc<Entry>> {
+        let bounds = keys.bounds();
+        bounds.into_iter().flat_map(|bounds| self.entries.range::<str, _>(bounds)).map(|(_, entry)| entry)
     }
 
     pub(crate) fn range(&self, prefix: &str, from: &str, limit: usize) -> Range {

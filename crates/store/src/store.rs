@@ -14,7 +14,7 @@ use std::{
     path::Path,
     sync::{Arc, atomic::Ordering},
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use corten_base::files;
@@ -22,17 +22,19 @@ use parking_lot::Mutex;
 use tokio::sync::watch::Receiver;
 
 use crate::{
-    Committed, Entry, Error, Event, LeaseId, Observer, Options, Range, Revision, Txn, Watch,
+    Committed, Entry, Error, Event, Keys, LeaseId, LeaseState, Observer, Options, Outcome, Program, Range,
+    Revision, Txn, Watch,
     commit::Committer,
     housekeeping::Housekeeper,
     log::{
         Engine, Generations,
         load::{self, Tolerance},
     },
+    model::MAX_BYTES,
     observe,
     queue::{Queue, Request},
     shared::Shared,
-    state::State,
+    state::{self, State},
     witness::{Marks, Witness},
 };
 
@@ -74,7 +76,8 @@ impl Store {
         let mut tolerance = Tolerance::new(options.accept_loss);
         let (witness, marks) = open_witness(&dir.join(WITNESS), &mut tolerance)?;
         let generations = Arc::new(Generations::open(dir, options.sealing, &mut tolerance)?);
-        let loaded = load::load(&generations, marks.unwrap_or_default(), &mut tolerance)?;
+        let first = options.first_revision;
+        let loaded = load::load(&generations, marks.unwrap_or_default(), first, &mut tolerance)?;
         generations.prune(loaded.compacted)?;
         if marks.is_none() && loaded.state.revision > 0 {
             tracing::warn!("witness file missing; cannot check for lost acknowledged writes");
@@ -137,6 +140,35 @@ impl Store {
         self.blocking(move |shared| shared.range_at(&prefix, &from, limit, revision)).await
     }
 
+    /// The current entries of a range of keys, at most `limit` (0 for all).
+    pub fn scan(&self, keys: &Keys, limit: usize) -> Range {
+        let state = self.shared().state.read();
+        state::page(state.scan(keys), limit, state.revision)
+    }
+
+    /// Like [`Store::scan`], as of an earlier revision.
+    pub async fn scan_at(&self, keys: &Keys, limit: usize, revision: Revision) -> Result<Range, Error> {
+        let keys = keys.clone();
+        self.blocking(move |shared| {
+            let all = shared.range_at(keys.prefix(), &keys.start, 0, revision)?;
+            let entries = all.entries.iter().filter(|entry| keys.contains(&entry.key));
+            Ok(state::page(entries, limit, revision))
+        })
+        .await
+    }
+
+    /// Runs a program. Resolves once its writes are on disk and visible to every reader and observer; one that does not
+    /// write is decided against the published state.
+    pub async fn run(&self, program: Program) -> Result<Outcome, Error> {
+        if program.is_read_only() {
+            return self.shared().read(program);
+        }
+        if program.bytes() > MAX_BYTES {
+            return Err(Error::Invalid("a transaction is larger than 64 MiB"));
+        }
+        self.shared().queue.submit(|reply| Request::Program(program, reply)).await
+    }
+
     /// Commits a transaction. Resolves once it is on disk and visible to every reader and observer.
     /// Dropping the future does not cancel the transaction.
     pub async fn commit(&self, txn: Txn) -> Result<Committed, Error> {
@@ -178,7 +210,30 @@ impl Store {
     /// Grants a lease: unless kept alive, it expires after `ttl`, and its keys are deleted.
     pub async fn grant(&self, ttl: Duration) -> Result<LeaseId, Error> {
         let ttl = ttl.min(LONGEST_LEASE);
-        self.shared().queue.submit(|reply| Request::Grant(ttl, reply)).await
+        self.shared().queue.submit(|reply| Request::Grant(None, ttl, reply)).await
+    }
+
+    /// Grants a lease with an id that the caller chose.
+    pub async fn grant_with_id(&self, id: LeaseId, ttl: Duration) -> Result<(), Error> {
+        let ttl = ttl.min(LONGEST_LEASE);
+        self.shared().queue.submit(|reply| Request::Grant(Some(id), ttl, reply)).await.map(|_| ())
+    }
+
+    /// A lease and its keys.
+    pub fn lease(&self, id: LeaseId) -> Option<LeaseState> {
+        self.shared().leases.lock().state(id, Instant::now())
+    }
+
+    /// All leases, those that end first at the beginning.
+    pub fn leases(&self) -> Vec<LeaseId> {
+        let mut terms: Vec<_> = self.shared().leases.lock().terms().collect();
+        terms.sort_unstable_by_key(|(id, term)| (term.deadline, *id));
+        terms.into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// The bytes of the store's files.
+    pub fn disk_bytes(&self) -> u64 {
+        self.shared().generations.bytes()
     }
 
     /// Restarts the lease's time to live.

@@ -24,7 +24,14 @@ pub(super) const LAYERS: [&[&str]; 8] = [
         "corten-serving",
     ],
     &["corten-cel", "corten-encryption", "corten-store"],
-    &["corten-auth", "corten-quota", "corten-client", "corten-customresources", "corten-policies"],
+    &[
+        "corten-auth",
+        "corten-etcd",
+        "corten-quota",
+        "corten-client",
+        "corten-customresources",
+        "corten-policies",
+    ],
     &["corten-registry"],
     &["corten-apiserver", "corten-reconcile"],
     &[

@@ -46,7 +46,7 @@ pub fn load_records(dir: &Path, data: &[u8], is_snapshot: bool, damage: (u16, u8
 fn reload(dir: &Path, accept_loss: bool) -> Result<(), Error> {
     let mut tolerance = Tolerance::new(accept_loss);
     let generations = Generations::open(dir, Arc::new(Plain), &mut tolerance)?;
-    let loaded = load(&generations, Marks::default(), &mut tolerance)?;
+    let loaded = load(&generations, Marks::default(), 0, &mut tolerance)?;
     let _ = history::events(&generations, "", 0, loaded.state.revision, 100);
     let _ = history::undo(&generations, "", 0, loaded.state.revision);
     Ok(())

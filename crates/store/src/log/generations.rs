@@ -77,6 +77,15 @@ impl Generations {
         self.list.read().clone().ok_or(Error::Closed)
     }
 
+    /// The bytes of all files.
+    pub(crate) fn bytes(&self) -> u64 {
+        let list = self.list.read();
+        let files = list.iter().flatten().flat_map(|generation| {
+            std::iter::once(generation.log.end()).chain(generation.snapshot.get().map(LogFile::end))
+        });
+        files.sum()
+    }
+
     /// Starts a generation after a revision.
     pub(super) fn begin(&self, base: Revision) -> Result<Arc<Generation>, Error> {
         self.begin_with(self.create(LOG, base)?)

@@ -61,10 +61,17 @@ impl Tolerance {
 pub(crate) fn load(
     generations: &Generations,
     marks: Marks,
+    first_revision: Revision,
     tolerance: &mut Tolerance,
 ) -> Result<Loaded, Error> {
     let mut replay = Replay::new(tolerance);
     let all = generations.all()?;
+    replay.state.revision = match all.first() {
+        None => first_revision,
+        // The first log of a store begins at 0 or 1; any other needs its snapshot.
+        Some(oldest) if oldest.snapshot.get().is_none() => oldest.log.base.min(1),
+        Some(_) => 0,
+    };
     let first = all.iter().rposition(|generation| generation.snapshot.get().is_some()).unwrap_or(0);
     if let Some(snapshot) = all.get(first).and_then(|generation| generation.snapshot.get()) {
         replay.snapshot(snapshot)?;

@@ -54,7 +54,7 @@ impl Snapshot {
     fn fill(&self, file: &LogFile, sealing: &dyn Sealing) -> Result<(), Error> {
         let mut writer = Writer { file, frame: Builder::default(), last: 0, at: START, synced: START };
         for entry in &self.entries {
-            let sealed = sealing::seal(sealing, entry)?;
+            let sealed = sealing::seal(sealing, &entry.key, &entry.value)?;
             writer.push(&Record::Write(Write::live(entry, sealed.as_deref())), entry.mod_revision)?;
         }
         for (id, term) in &self.leases {

@@ -1,0 +1,205 @@
+//! Listeners for clients: gRPC and etcd's HTTP endpoints on one address, over TLS or a Unix socket.
+//!
+//! A listener over TLS accepts only clients with a certificate that its `ServerConfig` verified: the API has no users, so a
+//! connection is a full administrator of the store.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use corten_base::ConnectionLimits;
+use corten_grpc::{Body, Router, ServerLimits};
+use corten_serving::accept::accept;
+use http::{Request, Response, StatusCode, header};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio_rustls::TlsAcceptor;
+
+use crate::Etcd;
+use crate::identity::VERSION;
+
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time that a client of HTTP/1.1 may take for a request's head.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// The delay after a failed accept. The process is most likely out of descriptors, and open connections need time to end.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// The methods and limits of every connection.
+#[derive(Clone)]
+pub struct Service {
+    etcd: Arc<Etcd>,
+    router: Arc<Router>,
+    limits: ServerLimits,
+}
+
+impl Service {
+    pub fn new(etcd: &Arc<Etcd>) -> Service {
+        // A client of etcd opens a stream for each watch and lease of a component.
+        let limits = ServerLimits { streams: 10_000, ..ServerLimits::default() };
+        Service { etcd: Arc::clone(etcd), router: Arc::new(etcd.router()), limits }
+    }
+
+    /// Serves a TCP listener until the returned future is dropped, over TLS if there is a configuration.
+    pub async fn serve_tcp(
+        self,
+        listener: TcpListener,
+        limits: ConnectionLimits,
+        tls: Option<Arc<ServerConfig>>,
+    ) {
+        let acceptor = tls.map(TlsAcceptor::from);
+        accept(listener, limits, |stream, address| {
+            let (service, acceptor) = (self.clone(), acceptor.clone());
+            Some(async move {
+                // A socket that cannot be tuned still works.
+                let _ = stream.set_nodelay(true);
+                let Some(acceptor) = acceptor else { return service.connection(stream).await };
+                let handshake = Box::pin(tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)));
+                match handshake.await {
+                    Ok(Ok(stream)) => service.connection(stream).await,
+                    Ok(Err(err)) => tracing::debug!(%address, %err, "TLS handshake failed"),
+                    Err(_) => {}
+                }
+            })
+        })
+        .await;
+    }
+
+    /// Serves a Unix socket until the returned future is dropped. The permissions of its file decide about clients.
+    pub async fn serve_unix(self, listener: UnixListener) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    tokio::spawn(self.clone().connection(stream));
+                }
+                Err(err) => {
+                    tracing::warn!(%err, "accept failed; retrying");
+                    tokio::time::sleep(ACCEPT_RETRY).await;
+                }
+            }
+        }
+    }
+
+    async fn connection<I>(self, io: I)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(self.limits.streams)
+            .max_header_list_size(16 << 10)
+            .keep_alive_interval(self.limits.keep_alive.interval)
+            .keep_alive_timeout(self.limits.keep_alive.timeout);
+        let service = service_fn(move |request: Request<Incoming>| {
+            let service = self.clone();
+            async move { Ok::<_, Infallible>(service.respond(request).await) }
+        });
+        if let Err(err) = builder.serve_connection(TokioIo::new(io), service).await {
+            tracing::debug!(%err, "connection ended");
+        }
+    }
+
+    async fn respond(&self, request: Request<Incoming>) -> Response<Either> {
+        let content_type = request.headers().get(header::CONTENT_TYPE);
+        if content_type.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc")) {
+            return self.router.handle(request).await.map(Either::Grpc);
+        }
+        let (code, kind, text) = match request.uri().path() {
+            "/version" => (StatusCode::OK, "application/json", versions()),
+            "/health" => (StatusCode::OK, "application/json", self.health()),
+            "/livez" | "/readyz" => (StatusCode::OK, "text/plain; charset=utf-8", "ok\n".to_owned()),
+            "/metrics" => (StatusCode::OK, corten_serving::http::METRICS_CONTENT_TYPE, self.etcd.metrics()),
+            _ => (StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "404 page not found\n".to_owned()),
+        };
+        let mut response = Response::new(Either::Text(Some(text.into())));
+        *response.status_mut() = code;
+        response.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static(kind));
+        response
+    }
+
+    fn health(&self) -> String {
+        if self.etcd.is_healthy() {
+            r#"{"health":"true","reason":""}"#.to_owned()
+        } else {
+            r#"{"health":"false","reason":"ALARM NOSPACE"}"#.to_owned()
+        }
+    }
+}
+
+fn versions() -> String {
+    format!(r#"{{"etcdserver":"{VERSION}","etcdcluster":"{VERSION}","storage":"{VERSION}"}}"#)
+}
+
+impl Etcd {
+    fn is_healthy(&self) -> bool {
+        self.check_alarm().is_ok() && !self.store.is_closed()
+    }
+
+    /// The metrics that dashboards of etcd use, under its names.
+    fn metrics(&self) -> String {
+        let bytes = self.store.disk_bytes();
+        let revision = self.store.revision();
+        let gauges = [
+            ("etcd_server_has_leader", "Whether or not a leader exists. 1 is existence, 0 is not.", 1),
+            ("etcd_server_is_leader", "Whether or not this member is a leader. 1 if is, 0 otherwise.", 1),
+            (
+                "etcd_mvcc_db_total_size_in_bytes",
+                "Total size of the underlying database physically allocated in bytes.",
+                bytes,
+            ),
+            (
+                "etcd_mvcc_db_total_size_in_use_in_bytes",
+                "Total size of the underlying database logically in use in bytes.",
+                bytes,
+            ),
+            ("etcd_debugging_mvcc_current_revision", "The current revision of store.", revision),
+            (
+                "etcd_debugging_mvcc_compact_revision",
+                "The revision of the last compaction in store.",
+                self.store.compacted(),
+            ),
+        ];
+        let line = |(name, help, value): (&str, &str, u64)| {
+            format!("# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n")
+        };
+        gauges.into_iter().map(line).collect()
+    }
+}
+
+/// The body of a response: gRPC's, or a text.
+enum Either {
+    Grpc(Body),
+    Text(Option<Bytes>),
+}
+
+impl hyper::body::Body for Either {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Either::Grpc(body) => Pin::new(body).poll_frame(cx),
+            Either::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Either::Grpc(body) => body.is_end_stream(),
+            Either::Text(text) => text.is_none(),
+        }
+    }
+}
