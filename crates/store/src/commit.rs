@@ -80,12 +80,12 @@ impl Committer {
                 if !std::mem::replace(&mut self.is_failing, true) {
                     tracing::error!(err, "cannot write to the datastore; rejecting writes until it succeeds");
                 }
-                let marks = Marks { acknowledged: self.shared.revision(), assigned };
+                let marks = Marks { acknowledged: self.shared.live.revision(), assigned };
                 if let Err(error) = self.witness.write(marks) {
                     tracing::warn!(err = %error, "cannot write revisions of failed commit to witness file");
                 }
                 responses.into_iter().for_each(|response| response.fail(&error));
-                let compacted = self.shared.compacted.load(Ordering::Acquire);
+                let compacted = self.shared.live.compacted();
                 self.begin_generation(
                     matches!(error, Error::NoSpace(_)) && self.engine.reaches_back(compacted),
                 );
@@ -108,8 +108,8 @@ impl Committer {
         match self.engine.begin_generation() {
             Ok(false) => {}
             Ok(true) => {
-                let (state, leases) = (self.shared.state.read(), self.shared.leases.lock());
-                let compacted = self.shared.compacted.load(Ordering::Acquire);
+                let (state, leases) = (self.shared.live.state.read(), self.shared.leases.lock());
+                let compacted = self.shared.live.compacted();
                 housekeeping.take_snapshot(Snapshot::of(&state, &leases, compacted));
             }
             Err(error) => {
@@ -123,9 +123,9 @@ impl Committer {
     }
 
     fn plan(&self, requests: Vec<Request>) -> (Changes, Revision, Vec<Response>) {
-        let state = self.shared.state.read();
+        let state = self.shared.live.state.read();
         let leases = self.shared.leases.lock();
-        let compacted = self.shared.compacted.load(Ordering::Acquire);
+        let compacted = self.shared.live.compacted();
         let sealing = &*self.shared.generations.sealing;
         let mut planner = Planner::new(&state, &leases, sealing, compacted, self.assigned, Instant::now());
         let mut responses = Vec::with_capacity(requests.len());
@@ -173,11 +173,10 @@ impl Committer {
             granted
         };
         if let Some(revision) = changes.compacted {
-            self.shared.compacted.store(revision, Ordering::Release);
+            self.shared.live.compacted.store(revision, Ordering::Release);
         }
-        self.shared.observers.publish(&self.shared.state, &changes.writes);
-        if let Some(last) = changes.writes.last() {
-            self.shared.progress.send_replace(last.event.revision);
+        self.shared.live.publish(changes.writes.iter().map(|write| &write.event));
+        if !changes.writes.is_empty() {
             self.shared.housekeeping.history_grew();
         }
         // Renewing a lease only moves its deadline back; the housekeeper rechecks when the old one passes.
@@ -194,7 +193,7 @@ impl Drop for End {
     fn drop(&mut self) {
         self.0.queue.abort();
         self.0.generations.close();
-        self.0.observers.close();
+        self.0.live.observers.close();
     }
 }
 

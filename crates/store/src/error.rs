@@ -8,6 +8,8 @@ use std::{
     sync::Arc,
 };
 
+use corten_grpc::Status;
+
 use crate::{Entry, Revision, SealingError};
 
 #[derive(Clone, Debug, thiserror::Error)]
@@ -49,6 +51,9 @@ pub enum Error {
     Corrupt(#[from] Damage),
     #[error("the store is closed")]
     Closed,
+    /// A call of etcd failed. A write may have been carried out nevertheless.
+    #[error("{}", etcd_message(.0))]
+    Etcd(Status),
     /// A write that fails like this is not visible and its revision is not used again. Should the
     /// process die before the next successful write, the outcome is unknown.
     #[error("cannot access {}", path.display())]
@@ -59,6 +64,11 @@ pub enum Error {
     },
     #[error("{} has a format that this version does not support", path.display())]
     Format { path: PathBuf },
+}
+
+/// The text of etcd's own errors is known to clients; others begin with their code.
+fn etcd_message(status: &Status) -> String {
+    if status.message.starts_with("etcdserver: ") { status.message.clone() } else { status.to_string() }
 }
 
 /// The kinds of damage on disk.

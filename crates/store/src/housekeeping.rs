@@ -162,8 +162,8 @@ impl Housekeeper {
     fn compact_history(&mut self) -> Result<Option<Instant>, Error> {
         // Cleared before the revision is read: a later write sets it again and wakes this thread.
         self.shared.housekeeping.sampling.store(false, Ordering::SeqCst);
-        let revision = self.shared.revision();
-        let compacted = self.shared.compacted.load(Ordering::Acquire);
+        let revision = self.shared.live.revision();
+        let compacted = self.shared.live.compacted();
         let agenda = self.history.sample(Instant::now(), revision, compacted);
         if agenda.sample_pending {
             self.shared.housekeeping.sampling.store(true, Ordering::SeqCst);
@@ -181,7 +181,7 @@ impl Housekeeper {
             self.shared.housekeeping.snapshot_taken(written.is_ok());
             written?;
         }
-        self.shared.generations.prune(self.shared.compacted.load(Ordering::Acquire))?;
+        self.shared.generations.prune(self.shared.live.compacted())?;
         Ok(None)
     }
 }

@@ -1,26 +1,31 @@
 //! The revisioned store: bytes under keys, revisions, compare-and-set, watch, leases.
 //!
 //! It stores bytes under keys, not kinds. All live entries are in memory once, so reads of the current state never access
-//! the disk; the engine makes commits durable, keeps recent history and loads fast.
+//! the disk or the network; an engine makes commits durable, keeps recent history and loads fast.
 //!
 //! ```text
-//! commit() ─► queue ─► plan ─► engine (one frame, one sync) ─► witness
-//!                                   └─► live entries ─► observers ─► acknowledgements
+//! embedded:  commit() ─► queue ─► plan ─► log (one frame, one sync) ─► witness ─► live
+//! etcd:      commit() ─► Txn ─► etcd ─► watch ─► live
+//!            live entries ─► observers ─► acknowledgements
 //! ```
 //!
 //! Invariants:
-//! - Nothing is visible before it is on disk; nothing is acknowledged before it is visible.
-//! - Revisions only grow and are never reused; those of failed commits are skipped.
+//! - Nothing is visible before it is durable; nothing is acknowledged before it is visible.
+//! - Revisions only grow and are never reused; those of failed commits are skipped. All events of a revision are published
+//!   together.
 //! - Every acknowledged write is present at the next open, or opening fails and reports the loss.
 //! - Nothing runs at idle.
 //!
-//! Only the module `log` depends on the engine: committing [`plan::Changes`], reading history, and loading. Another engine
-//! can replace it behind the same [`Store`].
+//! [`Store`] is the same for both engines, and so are reads and observers (`live`). `embedded` and the modules it uses (`log`,
+//! `plan`, `queue`, …) know nothing of etcd, `etcd` nothing of them.
 
 mod commit;
+mod embedded;
 mod error;
+mod etcd;
 mod housekeeping;
 mod lease;
+mod live;
 mod log;
 mod model;
 mod observe;
@@ -36,6 +41,7 @@ mod witness;
 mod worker_threads;
 
 pub use error::{Damage, Error};
+pub use etcd::{EtcdOptions, Translation};
 pub use lease::LeaseState;
 #[doc(hidden)]
 pub use log::fuzz;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::{Entry, Event, Observer, Revision, plan::Write, state::State};
+use crate::{Entry, Event, Observer, Revision, state::State};
 
 #[derive(Default)]
 pub(crate) struct Observers {
@@ -62,19 +62,23 @@ impl Observers {
         snapshot(&state.read())
     }
 
-    /// Makes the writes visible to readers, then notifies the observers.
-    pub(crate) fn publish(&self, state: &RwLock<State>, writes: &[Write]) {
-        let Some(last) = writes.last() else { return };
-        let revision = last.event.revision;
+    /// Makes events visible to readers, then notifies the observers.
+    pub(crate) fn publish<'e>(
+        &self,
+        state: &RwLock<State>,
+        events: impl DoubleEndedIterator<Item = &'e Arc<Event>> + Clone,
+    ) {
+        let Some(last) = events.clone().next_back() else { return };
+        let revision = last.revision;
         let mut subscriptions = self.subscriptions.lock();
         {
             let mut state = state.write();
-            for write in writes {
-                state.apply(&write.event);
+            for event in events.clone() {
+                state.apply(event);
             }
         }
         let mut concerned: Vec<(&str, Vec<Arc<Event>>)> = Vec::new();
-        for event in writes.iter().map(|write| &write.event) {
+        for event in events {
             for prefix in subscriptions.prefixes_of(&event.key) {
                 match concerned.iter_mut().find(|(known, _)| *known == prefix) {
                     Some((_, events)) => events.push(event.clone()),

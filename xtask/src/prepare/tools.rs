@@ -21,7 +21,7 @@ pub(super) struct Need {
 }
 
 /// All needs, in the order in which they are checked.
-pub(super) const NEEDS: [Need; 13] = [
+pub(super) const NEEDS: [Need; 14] = [
     Need {
         package: "build-essential",
         property: "cc compiles and links C programs, and make runs",
@@ -73,6 +73,12 @@ pub(super) const NEEDS: [Need; 13] = [
         is_met: || {
             ["bridge", "host-local", "loopback", "portmap", "ptp"].iter().all(|name| cni_plugin_works(name))
         },
+    },
+    // The datastore of the tests of the etcd engine.
+    Need {
+        package: "etcd-server",
+        property: "etcd is 3.4 or newer",
+        is_met: || is_at_least("etcd", &["--version"], (3, 4)),
     },
     // A kernel as a process, for the tests of cgroup version 2 on machines that have version 1.
     Need {

@@ -1,6 +1,10 @@
 //! Shared by the store's tests: short forms of transactions, and a deterministic random generator.
 #![expect(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod etcd;
+pub(crate) mod etcd_process;
+pub(crate) mod subject;
+
 use std::{fs, path::Path, sync::Arc};
 
 use corten_store::{Committed, Entry, Error, Event, Expect, NewValue, Op, Options, Store, Txn};

@@ -1,0 +1,147 @@
+//! The embedded engine of a store: a directory, the threads that write to it, and reads of its history.
+//!
+//! A store is a directory: the files `log-…` and `snapshot-…` contain all data, `witness` the last acknowledged revision, and
+//! `lock` is locked by the process that has it open.
+//!
+//! Invariants: one process has a directory open at a time; when `shut_down` returns all accepted writes are on disk, the
+//! threads have ended and the directory is unlocked. Only the owner may read its files: a store contains every Secret of a
+//! cluster.
+
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io,
+    path::Path,
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
+
+use corten_base::files;
+use parking_lot::Mutex;
+
+use crate::{
+    Error, Options,
+    commit::Committer,
+    housekeeping::Housekeeper,
+    log::{
+        Engine, Generations,
+        load::{self, Tolerance},
+    },
+    queue::Queue,
+    shared::Shared,
+    witness::{Marks, Witness},
+};
+
+/// The database file of the first versions.
+const DATABASE: &str = "store.db";
+const LOCK: &str = "lock";
+const WITNESS: &str = "witness";
+
+/// Enough for observers; most of it is never touched.
+const STACK_BYTES: usize = 512 << 10;
+
+pub(crate) struct Embedded {
+    pub(crate) shared: Arc<Shared>,
+    threads: Mutex<Threads>,
+}
+
+#[derive(Default)]
+struct Threads {
+    committer: Option<JoinHandle<()>>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+impl Embedded {
+    /// Opens the store in `dir`, and creates both if they do not exist. Blocks while loading.
+    pub(crate) fn open(dir: &Path, options: Options) -> Result<Embedded, Error> {
+        files::private_directory(dir).map_err(Error::file(dir))?;
+        let lock = lock(&dir.join(LOCK))?;
+        let database = dir.join(DATABASE);
+        if database.exists() {
+            return Err(Error::Format { path: database });
+        }
+        let mut tolerance = Tolerance::new(options.accept_loss);
+        let (witness, marks) = open_witness(&dir.join(WITNESS), &mut tolerance)?;
+        let generations = Arc::new(Generations::open(dir, options.sealing, &mut tolerance)?);
+        let first = options.first_revision;
+        let loaded = load::load(&generations, marks.unwrap_or_default(), first, &mut tolerance)?;
+        generations.prune(loaded.compacted)?;
+        if marks.is_none() && loaded.state.revision > 0 {
+            tracing::warn!("witness file missing; cannot check for lost acknowledged writes");
+        }
+        let assigned = loaded.assigned;
+        let acknowledged = loaded.state.revision;
+        witness
+            .write(Marks { acknowledged, assigned })
+            .and_then(|()| witness.sync())
+            .and_then(|()| File::open(dir)?.sync_all())
+            .map_err(Error::file(dir))?;
+        let engine = Engine::new(Arc::clone(&generations), acknowledged, options.snapshot_bytes)?;
+        let shared = Arc::new(Shared::new(loaded, generations, Queue::new(options.worker_threads)));
+        let committer =
+            Committer::new(Arc::clone(&shared), engine, witness, assigned, options.snapshot_bytes, lock);
+        let housekeeper = Housekeeper::new(Arc::clone(&shared), options.history);
+        let embedded = Embedded { shared, threads: Mutex::default() };
+        let committer = spawn("store-committer", move || committer.run());
+        embedded.threads.lock().committer = Some(committer.map_err(Error::file(dir))?);
+        let keeper = spawn("store-keeper", move || housekeeper.run());
+        embedded.threads.lock().keeper = Some(keeper.map_err(Error::file(dir))?);
+        Ok(embedded)
+    }
+
+    /// Runs a read of the disk on a thread that may block.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Shared) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let _asking = self.shared.queue.count_waiting();
+        let shared = Arc::clone(&self.shared);
+        tokio::task::spawn_blocking(move || read(&shared)).await.unwrap_or(Err(Error::Closed))
+    }
+
+    pub(crate) fn shut_down(&self) {
+        // The housekeeper may be waiting for the committer, so it is stopped first.
+        self.shared.queue.release();
+        self.shared.housekeeping.close();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        if let Some(thread) = threads.keeper {
+            join(thread);
+        }
+        self.shared.queue.close();
+        if let Some(thread) = threads.committer {
+            join(thread);
+        }
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name.into()).stack_size(STACK_BYTES).spawn(run)
+}
+
+/// Waits for a thread, unless it is this one: an observer may drop the last handle.
+fn join(thread: JoinHandle<()>) {
+    if thread.thread().id() != thread::current().id() && thread.join().is_err() {
+        tracing::error!("store thread panicked");
+    }
+}
+
+fn lock(path: &Path) -> Result<File, Error> {
+    let file = files::open_private(OpenOptions::new().create(true).truncate(false).write(true), path);
+    let file = file.map_err(Error::file(path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::Locked { path: path.into() }),
+        Err(TryLockError::Error(error)) => Err(Error::file(path)(error)),
+    }
+}
+
+/// Opens the witness file. A missing one is only warned about; an unreadable one is damage.
+fn open_witness(path: &Path, tolerance: &mut Tolerance) -> Result<(Witness, Option<Marks>), Error> {
+    let (witness, marks) = Witness::open(path)?;
+    match marks {
+        Ok(marks) => Ok((witness, marks)),
+        Err(damage) => {
+            tolerance.accept_or_fail(damage)?;
+            Ok((witness, None))
+        }
+    }
+}

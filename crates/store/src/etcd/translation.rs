@@ -1,0 +1,15 @@
+//! The two forms of a value: the one in etcd, which other programs read and write too, and the one in memory.
+
+use bytes::Bytes;
+
+use crate::{NewValue, Revision};
+
+/// Translates values between their form in etcd and the one in memory. Pure.
+pub trait Translation: Send + Sync + 'static {
+    /// The bytes that etcd stores for a value, or the reason why there are none. They do not contain the revision, which
+    /// only etcd knows.
+    fn store(&self, key: &str, value: &NewValue) -> Result<Vec<u8>, String>;
+
+    /// The value in memory of stored bytes, with the revision that they have, or the reason why they cannot be read.
+    fn load(&self, key: &str, stored: &Bytes, revision: Revision) -> Result<Bytes, String>;
+}
