@@ -34,6 +34,7 @@ mod schedules;
 mod selectors;
 mod spdy;
 mod store;
+mod stored_forms;
 mod supervisor;
 mod websocket;
 mod yaml;
@@ -42,7 +43,7 @@ mod yaml;
 pub(crate) type Body = (&'static str, fn(&[u8]));
 
 /// Every body there is.
-pub(crate) const BODIES: [Body; 33] = [
+pub(crate) const BODIES: [Body; 34] = [
     ("aggregation", aggregation::check),
     ("certificates", certificates::check),
     ("cni", cni::check),
@@ -73,6 +74,7 @@ pub(crate) const BODIES: [Body; 33] = [
     ("selectors", selectors::check),
     ("spdy", spdy::check),
     ("store", store::check),
+    ("stored_forms", stored_forms::check),
     ("supervisor", supervisor::check),
     ("websocket", websocket::check),
     ("yaml", yaml::check),

@@ -120,6 +120,9 @@ impl Server {
             return Box::pin(aggregation::forward(&self.backend, &aggregated, parts, &info, &user, body))
                 .await;
         }
+        if endpoints::is_health(&info.path) {
+            self.health.check_store().await;
+        }
         match info.resource.clone() {
             None if endpoints::is_large(&info.path) => {
                 let (server, method, headers) = (self.clone(), parts.method.clone(), parts.headers.clone());
@@ -336,9 +339,11 @@ pub(crate) async fn dispatch(call: &mut Call, verb: &'static str) -> Result<Answ
         if !found.verbs.contains(&verb) {
             return Err(Status::method_not_allowed());
         }
+        catch_up(call, verb).await?;
         return subresource::call(call, verb, found).await;
     }
     require_verb(call, verb)?;
+    catch_up(call, verb).await?;
     if served.cache.is_none() {
         return crate::virtual_resources::answer(call, verb).await;
     }
@@ -352,6 +357,18 @@ pub(crate) async fn dispatch(call: &mut Call, verb: &'static str) -> Result<Answ
         "deletecollection" => delete::delete_collection(call).await,
         _ => Err(Status::method_not_allowed()),
     }
+}
+
+/// Waits until the caches are as new as the store, if the request is about the newest state: other servers may have changed
+/// it. A create finds out when it is committed.
+async fn catch_up(call: &Call, verb: &str) -> Result<(), Status> {
+    let Some(cache) = &call.served.cache else { return Ok(()) };
+    let is_new_object = verb == "create" && call.at.subresource.is_empty();
+    let is_read = matches!(verb, "get" | "list") && call.at.subresource.is_empty();
+    if is_new_object || (is_read && !list::wants_newest(call.query.text("resourceVersion"), cache)) {
+        return Ok(());
+    }
+    call.backend.store.catch_up().await.map_err(write::store_failure)
 }
 
 /// The format of errors: the client's, if it can encode them.

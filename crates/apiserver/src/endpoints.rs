@@ -24,6 +24,11 @@ pub(crate) fn is_large(path: &str) -> bool {
     path.starts_with("/openapi/")
 }
 
+/// True if a path is one of the health checks.
+pub(crate) fn is_health(path: &str) -> bool {
+    ["/healthz", "/livez", "/readyz"].iter().any(|endpoint| path.starts_with(endpoint))
+}
+
 /// Handles a non-resource path.
 pub(crate) fn answer(
     server: &Server,

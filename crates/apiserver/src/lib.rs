@@ -45,6 +45,7 @@ mod request;
 mod request_body;
 mod resource_metrics;
 mod respond;
+mod storage;
 mod tls;
 mod verbs;
 mod version;
@@ -78,6 +79,7 @@ pub use encryption::{EncryptionAtRest, EncryptionError};
 pub use in_flight::Limits;
 pub use local::Handle;
 use request_body::Readers;
+pub use storage::{StorageMediaType, StoredForms};
 pub use tls::TlsError;
 
 use allocation::Allocators;

@@ -52,12 +52,19 @@ const ENDPOINTS: [&str; 3] = ["healthz", "livez", "readyz"];
 pub(crate) struct Health {
     ready: AtomicBool,
     stopping: AtomicBool,
+    /// The outcome of the last check of the store.
+    is_store_healthy: AtomicBool,
     store: Store,
 }
 
 impl Health {
     pub(crate) fn new(store: Store) -> Health {
-        Health { ready: AtomicBool::new(false), stopping: AtomicBool::new(false), store }
+        Health {
+            ready: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            is_store_healthy: AtomicBool::new(true),
+            store,
+        }
     }
 
     pub(crate) fn set_ready(&self) {
@@ -74,6 +81,11 @@ impl Health {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Checks the store for the next answer.
+    pub(crate) async fn check_store(&self) {
+        self.is_store_healthy.store(self.store.is_healthy().await, Ordering::Release);
     }
 
     /// All paths of health endpoints.
@@ -112,7 +124,9 @@ impl Health {
         match check {
             "ping" | "log" | "loopback-serving-certificate" => None,
             "shutdown" => self.is_stopping().then_some("process is shutting down"),
-            "etcd" | "etcd-readiness" => self.store.is_closed().then_some("the store is closed"),
+            "etcd" | "etcd-readiness" => {
+                (!self.is_store_healthy.load(Ordering::Acquire)).then_some("etcd client connection not ready")
+            }
             _ => (!self.is_ready()).then_some("not finished"),
         }
     }

@@ -52,6 +52,11 @@ pub(crate) fn resource_version(text: &str) -> Result<u64, String> {
     })
 }
 
+/// True if a `resourceVersion` parameter requests the newest state, or one that the cache does not have yet.
+pub(crate) fn wants_newest(version: &str, cache: &Cache) -> bool {
+    version.is_empty() || version.parse::<u64>().is_ok_and(|revision| revision > cache.revision())
+}
+
 fn not_future(revision: u64, cache: &Cache) -> Result<(), Status> {
     let current = cache.revision();
     if revision > current { Err(Status::too_large_resource_version(revision, current)) } else { Ok(()) }

@@ -13,6 +13,7 @@ use corten_api::{Map, Status, Value, json, protobuf};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::write::store_failure;
 use super::{list, node_view};
 use crate::body::{FRAME, ResponseBody};
 use crate::cache::{Cache, Change, Event, frame};
@@ -50,6 +51,9 @@ enum Start {
 pub(crate) async fn watch(call: &Call, shutdown: watch::Receiver<bool>) -> Result<Answer, Status> {
     let wanted = negotiate::wanted_watch(&call.headers, call.forms())?;
     let cache = list::cache(call)?.clone();
+    if list::wants_newest(call.query.text("resourceVersion"), &cache) {
+        call.backend.store.catch_up().await.map_err(store_failure)?;
+    }
     cache.catch_up().await;
     let filter = list::filter(call)?;
     let options = options(call, &cache)?;

@@ -416,10 +416,12 @@ fn without_revision_at(cache: &Cache, object: &Value, revision: u64) -> Bytes {
     unwritten(cache, &object)
 }
 
-/// The status of a store error.
+/// The status of an error of the store.
 pub(crate) fn store_failure(error: StoreError) -> Status {
     match error {
         StoreError::NoSpace(_) => Status::unexplained("etcdserver: mvcc: database space exceeded"),
+        // As upstream, with etcd's own words.
+        StoreError::Etcd(_) => Status::unexplained(error.to_string()),
         error => {
             tracing::error!(err = &error as &dyn std::error::Error, "cannot write to the store");
             Status::internal(error)
