@@ -2,6 +2,7 @@
 
 mod addons;
 mod authentication;
+mod datastore;
 mod joining;
 pub(crate) mod node_network;
 
@@ -162,6 +163,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     authentication: authentication::Flags,
     #[command(flatten)]
+    datastore: datastore::DatastoreFlags,
+    #[command(flatten)]
     node: AgentFlags,
     #[command(flatten)]
     controllers: ControllerFlags,
@@ -304,12 +307,18 @@ async fn serve(
     };
     let data_dir = &args.data_dir;
     hardening::prepare_data_directory(data_dir)?;
+    if args.encryption_provider_config.is_some() && args.datastore.is_etcd()? {
+        bail!("--encryption-provider-config works with the embedded store only; remove it, or --etcd-servers");
+    }
     let encryption = match &args.encryption_provider_config {
         Some(file) => EncryptionAtRest::load(file)?,
         None => EncryptionAtRest::default(),
     };
     let encryption = Arc::new(encryption);
-    let (store, pki) = open(data_dir, &args, Arc::clone(&encryption), threads)?;
+    let (store, pki) = match args.datastore.connect().await? {
+        Some(store) => (store, open_pki(data_dir, &args)?),
+        None => open(data_dir, &args, Arc::clone(&encryption), threads)?,
+    };
     let reload = args.encryption_provider_config_automatic_reload;
     if let Some(file) = args.encryption_provider_config.clone().filter(|_| reload) {
         tokio::spawn(async move { encryption.follow(&file).await });
@@ -416,6 +425,13 @@ fn open(
             pki.join().map_err(|_| anyhow::anyhow!("the thread that prepares certificates panicked"))?;
         Ok((store, pki.context("cannot prepare certificates")?))
     })
+}
+
+/// Loads or creates the certificates.
+fn open_pki(data_dir: &Path, args: &Args) -> anyhow::Result<ServerPki> {
+    let sans = names_of_this_machine(args);
+    ServerPki::load_or_create(&data_dir.join("pki"), &sans, SystemTime::now())
+        .context("cannot prepare certificates")
 }
 
 fn limits(args: &Args) -> Limits {

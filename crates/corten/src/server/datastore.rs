@@ -1,0 +1,113 @@
+//! The flags that choose the datastore: the embedded store by default, or etcd.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use corten_apiserver::{StorageMediaType, StoredForms};
+use corten_grpc::Endpoint;
+use corten_store::{EtcdOptions, Store};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+
+use super::parse_duration;
+
+#[derive(clap::Args)]
+pub(super) struct DatastoreFlags {
+    /// URLs of the etcd servers to use instead of the embedded store.
+    #[arg(long, value_delimiter = ',', value_name = "URL")]
+    etcd_servers: Vec<String>,
+    /// Certificate authorities of the etcd servers, a PEM file; https needs one.
+    #[arg(long, value_name = "FILE", alias = "datastore-cafile")]
+    etcd_cafile: Option<PathBuf>,
+    /// Client certificate for etcd, a PEM file.
+    #[arg(long, value_name = "FILE", alias = "datastore-certfile", requires = "etcd_keyfile")]
+    etcd_certfile: Option<PathBuf>,
+    /// Key of the client certificate for etcd, a PEM file.
+    #[arg(long, value_name = "FILE", alias = "datastore-keyfile", requires = "etcd_certfile")]
+    etcd_keyfile: Option<PathBuf>,
+    /// Prefix of all keys in etcd.
+    #[arg(long, default_value = "/registry")]
+    etcd_prefix: String,
+    /// Interval of compactions of etcd; 0 disables them.
+    #[arg(long, default_value = "5m0s", value_parser = parse_interval)]
+    etcd_compaction_interval: Duration,
+    /// Datastore in k3s' notation: the URLs of etcd servers; empty for the embedded store.
+    #[arg(long, value_name = "ENDPOINT", conflicts_with = "etcd_servers")]
+    datastore_endpoint: Option<String>,
+    /// Format of built-in kinds in etcd: application/vnd.kubernetes.protobuf or application/json.
+    #[arg(long, default_value = "application/vnd.kubernetes.protobuf", value_parser = StorageMediaType::parse)]
+    storage_media_type: StorageMediaType,
+}
+
+impl DatastoreFlags {
+    /// Connects to etcd, if the flags name servers.
+    pub(super) async fn connect(&self) -> anyhow::Result<Option<Store>> {
+        let urls = self.urls()?;
+        if urls.is_empty() {
+            return Ok(None);
+        }
+        let tls = self.tls()?;
+        let endpoints = urls.iter().map(|url| Endpoint::parse(url, tls.as_ref()));
+        let endpoints = endpoints.collect::<Result<Vec<_>, _>>().context("--etcd-servers")?;
+        let options = EtcdOptions {
+            prefix: format!("/{}/", self.etcd_prefix.trim_matches('/')),
+            compaction: Some(self.etcd_compaction_interval).filter(|interval| !interval.is_zero()),
+            ..EtcdOptions::new(endpoints)
+        };
+        tracing::info!(servers = urls.join(","), prefix = options.prefix, "connecting to etcd");
+        let store = Store::connect(options, StoredForms::new(self.storage_media_type)).await;
+        Ok(Some(store.context("cannot load the objects of etcd")?))
+    }
+
+    /// True if the flags name etcd servers.
+    pub(super) fn is_etcd(&self) -> anyhow::Result<bool> {
+        Ok(!self.urls()?.is_empty())
+    }
+
+    fn urls(&self) -> anyhow::Result<Vec<String>> {
+        let Some(endpoint) = &self.datastore_endpoint else { return Ok(self.etcd_servers.clone()) };
+        let urls: Vec<String> =
+            endpoint.split(',').filter(|url| !url.is_empty()).map(str::to_owned).collect();
+        if let Some(other) =
+            urls.iter().find(|url| !url.starts_with("http://") && !url.starts_with("https://"))
+        {
+            bail!("--datastore-endpoint: {other} is not the URL of an etcd server; use http:// or https://");
+        }
+        Ok(urls)
+    }
+
+    fn tls(&self) -> anyhow::Result<Option<Arc<ClientConfig>>> {
+        let Some(authorities) = &self.etcd_cafile else { return Ok(None) };
+        let mut roots = RootCertStore::empty();
+        for authority in certificates(authorities)? {
+            roots.add(authority).with_context(|| format!("--etcd-cafile {}", authorities.display()))?;
+        }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots);
+        let config = match (&self.etcd_certfile, &self.etcd_keyfile) {
+            (Some(certificate), Some(key)) => {
+                let key = PrivateKeyDer::from_pem_file(key)
+                    .with_context(|| format!("--etcd-keyfile {}", key.display()))?;
+                builder
+                    .with_client_auth_cert(certificates(certificate)?, key)
+                    .with_context(|| format!("--etcd-certfile {}", certificate.display()))?
+            }
+            _ => builder.with_no_client_auth(),
+        };
+        Ok(Some(Arc::new(config)))
+    }
+}
+
+fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
+    read().with_context(|| format!("cannot read certificates of {}", path.display()))
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    if matches!(text, "0" | "0s") { Ok(Duration::ZERO) } else { parse_duration(text) }
+}
