@@ -104,8 +104,9 @@ fn two_servers_never_give_two_services_the_same_address_or_port() {
     std::thread::scope(|scope| {
         for (number, server) in servers.iter().enumerate() {
             for writer in 0..2 {
+                let credentials = server.credentials();
                 scope.spawn(move || {
-                    let client = Client::new(server.credentials()).expect("a client");
+                    let client = Client::new(credentials).expect("a client");
                     for index in 0..EACH {
                         let service = json!({
                             "apiVersion": "v1", "kind": "Service",

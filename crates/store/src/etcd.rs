@@ -49,7 +49,7 @@ pub struct EtcdOptions {
     pub endpoints: Vec<Endpoint>,
     /// The prefix of all keys in etcd, with its slash: `/registry/`.
     pub prefix: String,
-    /// What stands for the prefix in the keys of this store.
+    /// The text in place of the prefix in the keys of this store.
     pub root: String,
     /// The time that a request may take.
     pub timeout: Duration,

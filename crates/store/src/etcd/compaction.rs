@@ -22,7 +22,7 @@ use crate::{Error, Revision};
 
 const KEY: &[u8] = b"compact_rev_key";
 
-/// What this process knows from its last attempt.
+/// The knowledge of this process from its last attempt.
 #[derive(Clone, Copy, Default)]
 struct Turn {
     /// The version of the key.
