@@ -308,7 +308,9 @@ async fn serve(
     let data_dir = &args.data_dir;
     hardening::prepare_data_directory(data_dir)?;
     if args.encryption_provider_config.is_some() && args.datastore.is_etcd()? {
-        bail!("--encryption-provider-config works with the embedded store only; remove it, or --etcd-servers");
+        bail!(
+            "--encryption-provider-config works with the embedded store only; remove it, or --etcd-servers"
+        );
     }
     let encryption = match &args.encryption_provider_config {
         Some(file) => EncryptionAtRest::load(file)?,
