@@ -192,6 +192,35 @@ fn webhooks_are_called_for_subresources_with_the_subresources_kind() {
 }
 
 #[test]
+fn a_binding_is_reviewed_as_the_resource_of_its_request() {
+    let server = Server::start();
+    let client = server.client();
+    let webhook = Webhook::start(|review| Reply::Json(deny(review, &json!({"message": "not there"}))));
+    let rules = json!({"rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["bindings", "pods/binding"]}]});
+    configure(client, VALIDATING, "v", &[hook("v.example.com", &webhook, &rules)]);
+    let binding = json!({
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n"},
+    });
+    for (path, resource, subresource) in
+        [("bindings", "bindings", Value::Null), ("pods/p/binding", "pods", json!("binding"))]
+    {
+        let refused = client.post(format!("/api/v1/namespaces/default/{path}"), &binding);
+        assert!(refused.expect_failure(400, "").ends_with("denied the request: not there"), "{path}");
+        let requests = webhook.requests();
+        let request = &requests[requests.len() - 1]["request"];
+        assert_eq!(
+            request["resource"],
+            json!({"group": "", "version": "v1", "resource": resource}),
+            "{path}"
+        );
+        assert_eq!((&request["subResource"], &request["name"]), (&subresource, &json!("p")), "{path}");
+        assert_eq!(request["kind"], json!({"group": "", "version": "v1", "kind": "Binding"}), "{path}");
+    }
+    assert_eq!(webhook.count(), 2);
+}
+
+#[test]
 fn configurations_of_webhooks_and_reviews_of_access_are_never_sent_to_webhooks() {
     let server = Server::start();
     let client = server.client();
