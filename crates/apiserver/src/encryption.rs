@@ -61,9 +61,7 @@ impl EncryptionAtRest {
         let mut used: Option<Vec<u8>> = None;
         loop {
             // Compared before the first change, too: one may have happened since the start.
-            let found = read(path);
-            match found.and_then(|text| if used.as_ref() == Some(&text) { Ok(None) } else { Ok(Some(text)) })
-            {
+            match read(path).map(|text| Some(text).filter(|text| used.as_ref() != Some(text))) {
                 Ok(None) => {}
                 Ok(Some(text)) => match parse(path, &text) {
                     Ok(encryption) => {

@@ -83,8 +83,8 @@ fn result(text: &str) -> String {
         Ok(checked) => checked,
         Err(issues) => return issues.iter().map(|issue| issue.message.clone()).collect(),
     };
-    let program = environment.program(&checked).unwrap();
-    let tree = corten_api::json::parse(SELF).unwrap();
+    let program = environment.program(&checked).expect("a program");
+    let tree = corten_api::json::parse(SELF).expect("JSON");
     let outcome = program.eval(&[Some(Value::plain(&tree))], 1_000_000);
     outcome.value.map_or_else(|error| error.to_string(), |value| value.to_string())
 }

@@ -49,14 +49,14 @@ fn put(key: &str, value: &str) -> Op {
 
 /// True if a file of the store has the text.
 fn is_on_disk(dir: &Path, text: &str) -> bool {
-    fs::read_dir(dir).unwrap().any(|file| {
-        let bytes = fs::read(file.unwrap().path()).unwrap();
+    fs::read_dir(dir).expect("a store").flatten().any(|file| {
+        let bytes = fs::read(file.path()).unwrap_or_default();
         bytes.windows(text.len()).any(|part| part == text.as_bytes())
     })
 }
 
 fn value(store: &Store, key: &str) -> String {
-    String::from_utf8(store.get(key).unwrap().value.to_vec()).unwrap()
+    String::from_utf8(store.get(key).expect("an entry").value.to_vec()).expect("text")
 }
 
 fn reversed(text: &str) -> String {

@@ -16,7 +16,7 @@ fn configure(file: &Path, providers: &[&str]) {
         "identity" => json!({"identity": {}}),
         key => {
             let secret = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
-            let (kind, name) = key.split_once('/').unwrap();
+            let (kind, name) = key.split_once('/').expect("a kind and a name");
             json!({kind: {"keys": [{"name": name, "secret": secret}]}})
         }
     };
@@ -26,13 +26,13 @@ fn configure(file: &Path, providers: &[&str]) {
         "resources": [{"resources": ["secrets", "widgets.example.com"], "providers": providers}],
     });
     let temporary = file.with_extension("new");
-    fs::write(&temporary, configuration.to_string()).unwrap();
-    fs::rename(&temporary, file).unwrap();
+    fs::write(&temporary, configuration.to_string()).expect("the file can be written");
+    fs::rename(&temporary, file).expect("the file can be replaced");
 }
 
 fn is_in_store(directory: &DataDirectory, text: &str) -> bool {
-    fs::read_dir(directory.path().join("store")).unwrap().any(|file| {
-        let bytes = fs::read(file.unwrap().path()).unwrap();
+    fs::read_dir(directory.path().join("store")).expect("a store").flatten().any(|file| {
+        let bytes = fs::read(file.path()).unwrap_or_default();
         bytes.windows(text.len()).any(|part| part == text.as_bytes())
     })
 }
@@ -43,7 +43,7 @@ fn secret(name: &str) -> Value {
 
 fn start(directory: &DataDirectory, file: &Path) -> Server {
     let reload = "--encryption-provider-config-automatic-reload";
-    let arguments = ["--encryption-provider-config", file.to_str().unwrap(), reload];
+    let arguments = ["--encryption-provider-config", file.to_str().expect("a path in UTF-8"), reload];
     match Server::try_start(directory, &arguments) {
         Ok(server) => server,
         Err(failure) => panic!("{failure}"),
@@ -78,7 +78,7 @@ fn secrets_are_encrypted_in_the_store_and_keys_are_replaced_by_restarts() {
     server.client().post(SECRETS, &secret("after")).expect(201);
     assert!(!is_in_store(&directory, CANARY));
     assert!(is_in_store(&directory, "k8s:enc:aesgcm:v1:one:"));
-    assert_eq!(server.client().get(&format!("{SECRETS}/before")).expect(200), plain);
+    assert_eq!(server.client().get(format!("{SECRETS}/before")).expect(200), plain);
     server.kill_9();
     configure(&file, &["secretbox/two", "aesgcm/one"]);
     let mut server = start(&directory, &file);
@@ -87,7 +87,7 @@ fn secrets_are_encrypted_in_the_store_and_keys_are_replaced_by_restarts() {
     configure(&file, &["secretbox/two"]);
     let server = start(&directory, &file);
     for name in ["before", "after"] {
-        let found = server.client().get(&format!("{SECRETS}/{name}")).expect(200);
+        let found = server.client().get(format!("{SECRETS}/{name}")).expect(200);
         assert_eq!(found["data"]["password"], CANARY);
     }
     drop(server);

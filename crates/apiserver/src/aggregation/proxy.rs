@@ -237,7 +237,7 @@ mod tests {
             ("/apis/g/v1/things", false, Some(most)),
             ("/apis/g/v1/things", true, None),
         ] {
-            let info = crate::request::parse(&http::Method::GET, path, watch).unwrap();
+            let info = crate::request::parse(&Method::GET, path, watch).unwrap();
             assert_eq!(deadline(&info, most), expected, "{path} {watch}");
         }
     }
