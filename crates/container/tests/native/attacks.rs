@@ -546,7 +546,8 @@ async fn mounts_are_made_as_runc_makes_them() {
     };
     let script = "exec 2>/dev/null; cat /data/inner/file /data/file /etc/hosts /tmp/hosts; \
         touch /data/inner/x && echo writable; touch /data/x || echo protected; \
-        for cgroup in /sys/fs/cgroup /sys/fs/cgroup/*; do touch $cgroup/x && echo $cgroup; mkdir $cgroup/y && echo $cgroup; done";
+        if [ -e /sys/fs/cgroup/cgroup.procs ]; then set -- /sys/fs/cgroup; else set -- /sys/fs/cgroup/*; fi; \
+        for cgroup; do touch $cgroup/x && echo $cgroup; mkdir $cgroup/y && echo $cgroup; done";
     let (code, text) = node
         .run("order", &format!("{script}; true"), |config| {
             config.image = ImageSpec::new("order");

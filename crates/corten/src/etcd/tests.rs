@@ -64,13 +64,13 @@ async fn a_unix_socket_is_private_and_replaces_an_abandoned_one() {
     let path = fixture.directory.path().join("etcd.sock");
     let url = format!("unix://{}", path.display());
     for _ in 0..2 {
-        let listening = fixture.listen(&url, &NO_TLS, Plaintext::Never).await.unwrap();
+        let mut listening = fixture.listen(&url, &NO_TLS, Plaintext::Never).await.unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let mut stream = UnixStream::connect(&path).await.unwrap();
         assert!(exchange(&mut stream).await.contains(r#"{"health":"true","reason":""}"#));
         let second = fixture.listen(&url, &NO_TLS, Plaintext::Never).await.unwrap_err();
         assert!(second.contains("another process listens"), "{second}");
-        drop(listening);
+        listening.shutdown().await;
     }
     fs::remove_file(&path).unwrap();
     fs::write(&path, "precious").unwrap();
@@ -99,6 +99,7 @@ async fn a_client_over_tls_needs_a_certificate_of_the_ca() {
     let directory = fixture.directory.path();
     let now = SystemTime::now();
     let authority = Authority::load_or_create(directory, "ca", "etcd-ca", now).unwrap();
+    fs::create_dir(directory.join("other")).unwrap();
     let other = Authority::load_or_create(&directory.join("other"), "ca", "other-ca", now).unwrap();
     let (cert, key) = (directory.join("server.crt"), directory.join("server.key"));
     let sans = Sans::default().with_address([127, 0, 0, 1].into());

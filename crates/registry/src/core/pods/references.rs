@@ -155,7 +155,8 @@ mod tests {
         check(r#"{"imagePullSecrets":[{"name":"a"}]}"#, Ok(Some("secrets")));
         check(r#"{"containers":[{"envFrom":[{"configMapRef":{"name":"a"}}]}]}"#, Ok(Some("configmaps")));
         check(r#"{"initContainers":[{"env":[{"valueFrom":{"secretKeyRef":{}}}]}]}"#, Ok(Some("secrets")));
-        check(r#"{"volumes":[{"name":"a","secret":{}}]}"#, Ok(Some("secrets")));
+        check(r#"{"volumes":[{"name":"a","secret":{"secretName":"a"}}]}"#, Ok(Some("secrets")));
+        check(r#"{"volumes":[{"name":"a","secret":{}}]}"#, Ok(Some("secrets (via secret volumes)")));
         check(
             r#"{"volumes":[{"name":"a","projected":{"sources":[{"downwardAPI":{}},{"configMap":{}}]}}]}"#,
             Ok(Some("configmaps")),
