@@ -4,7 +4,7 @@
 //! transaction. Pure: when the write to disk fails, the plan is dropped and its revisions stay unused.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -54,7 +54,9 @@ pub(crate) struct Planner<'a> {
     visible: Revision,
     digest: u64,
     /// Keys changed by this batch.
-    changed: HashMap<Arc<str>, Option<Arc<Entry>>>,
+    changed: BTreeMap<Arc<str>, Option<Arc<Entry>>>,
+    /// Keys that this batch put with a lease, by lease.
+    leased: BTreeMap<LeaseId, Vec<Arc<str>>>,
     last_lease: u64,
     changes: Changes,
 }
@@ -77,7 +79,8 @@ impl<'a> Planner<'a> {
             assigned,
             visible: state.revision,
             digest: state.digest,
-            changed: HashMap::new(),
+            changed: BTreeMap::new(),
+            leased: BTreeMap::new(),
             last_lease: leases.last,
             changes: Changes::default(),
         }
@@ -155,7 +158,7 @@ impl<'a> Planner<'a> {
     pub(crate) fn revoke(&mut self, id: LeaseId) -> Result<(), Error> {
         self.term(id).ok_or(Error::UnknownLease)?;
         let mut keys = self.leases.keys(id);
-        keys.extend(self.changed.keys().cloned());
+        keys.extend(self.leased.remove(&id).into_iter().flatten());
         keys.sort_unstable();
         keys.dedup();
         let revision = self.assigned + 1;
@@ -213,24 +216,23 @@ impl<'a> Planner<'a> {
 
     /// The current entries of a range, in key order.
     pub(crate) fn entries<'k>(&'k self, keys: &'k Keys) -> impl Iterator<Item = Arc<Entry>> + use<'k> {
-        let mut changed: Vec<&Arc<str>> = self.changed.keys().filter(|key| keys.contains(key)).collect();
-        changed.sort_unstable();
-        let mut changed = changed.into_iter().peekable();
+        let changed = keys.bounds().map(|bounds| self.changed.range::<str, _>(bounds));
+        let mut changed = changed.into_iter().flatten().peekable();
         let mut stored = self.state.scan(keys).peekable();
         // A merge of two ordered lists, in which a change hides the stored entry.
         std::iter::from_fn(move || {
             loop {
                 match (changed.peek(), stored.peek()) {
-                    (Some(key), Some(entry)) if entry.key < **key => return stored.next().cloned(),
-                    (Some(key), entry) => {
+                    (Some((key, _)), Some(entry)) if entry.key < **key => return stored.next().cloned(),
+                    (Some((key, current)), entry) => {
                         if entry.is_some_and(|entry| entry.key == **key) {
                             stored.next();
                         }
-                        if let Some(entry) = self.changed.get(*key).cloned().flatten() {
-                            changed.next();
-                            return Some(entry);
-                        }
+                        let current = (*current).clone();
                         changed.next();
+                        if current.is_some() {
+                            return current;
+                        }
                     }
                     (None, _) => return stored.next().cloned(),
                 }
@@ -304,6 +306,9 @@ impl<'a> Planner<'a> {
         self.assigned = event.revision;
         self.visible = event.revision;
         self.digest = state::advance(self.digest, &event, state::mark);
+        if let Some(id) = event.current.as_ref().and_then(|entry| entry.lease) {
+            self.leased.entry(id).or_default().push(Arc::clone(&event.key));
+        }
         self.changed.insert(Arc::clone(&event.key), event.current.clone());
         self.changes.writes.push(Write { event: Arc::new(event), digest: self.digest, sealed });
     }

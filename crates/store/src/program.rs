@@ -170,10 +170,10 @@ impl Program {
         })
     }
 
-    /// The bytes of all values.
+    /// The bytes of all keys and values that are put.
     pub(crate) fn bytes(&self) -> usize {
         let size = |step: &Step| match step {
-            Step::Put { value, .. } => value.as_ref().map_or(0, Bytes::len),
+            Step::Put { key, value, .. } => key.len() + value.as_ref().map_or(0, Bytes::len),
             Step::Program(nested) => nested.bytes(),
             Step::Read { .. } | Step::Delete(_) => 0,
         };

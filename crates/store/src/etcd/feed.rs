@@ -213,6 +213,9 @@ impl Etcd {
     }
 
     async fn try_follow_watch(&self) -> Result<std::convert::Infallible, End> {
+        // A watch of an etcd that was restored would wait silently for revisions that it had before.
+        let newest = self.newest_revision().await;
+        newest.map_err(|error| Status::unavailable(error.to_string()))?;
         self.learn_version().await?;
         let (key, range_end) = self.keys.watched();
         let create = WatchCreateRequest {

@@ -79,12 +79,18 @@ impl Etcd {
     }
 
     /// The revision of etcd, after a quorum has confirmed it.
-    async fn newest_revision(&self) -> Result<Revision, Error> {
+    pub(super) async fn newest_revision(&self) -> Result<Revision, Error> {
         let request =
             RangeRequest { key: self.keys.barrier(), keys_only: true, limit: 1, ..RangeRequest::default() };
         let known = self.live.revision();
         let response: RangeResponse = self.read(methods::RANGE, &request).await.map_err(failure)?;
         let newest = revision(response.header.as_ref())?;
+        self.check_not_earlier(newest, known)?;
+        Ok(newest)
+    }
+
+    /// Closes the store if etcd responds with an earlier revision than the one that was known before the request.
+    pub(super) fn check_not_earlier(&self, newest: Revision, known: Revision) -> Result<(), Error> {
         if newest < known {
             tracing::error!(
                 newest,
@@ -94,7 +100,7 @@ impl Etcd {
             self.shut_down();
             return Err(Error::Closed);
         }
-        Ok(newest)
+        Ok(())
     }
 
     /// Waits until the state and all observers have a revision.

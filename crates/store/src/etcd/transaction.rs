@@ -55,8 +55,10 @@ impl Etcd {
             outcomes.push(outcome);
             request.success.extend(sent);
         }
+        let known = self.live.revision();
         let response: TxnResponse = self.write(methods::TXN, &request).await.map_err(failure)?;
         let revision = revision(response.header.as_ref())?;
+        self.check_not_earlier(revision, known)?;
         self.reach(revision).await?;
         if !response.succeeded {
             return Err(self.conflict(&expected, response));

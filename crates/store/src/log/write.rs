@@ -56,6 +56,11 @@ impl Engine {
         if let Some(revision) = changes.compacted {
             self.frame.push(&Record::Compacted(revision));
         }
+        // The head of a frame has 32 bits for its length; a longer frame could not be read again.
+        if self.frame.len() > u64::from(u32::MAX) {
+            self.frame.clear();
+            return Err(Error::Invalid("a commit is larger than 4 GiB"));
+        }
         if self.generation.log.end() + self.frame.len() > self.prepared && self.spare.is_ready() {
             self.continue_in_next_log();
         }
