@@ -69,7 +69,7 @@ pub(crate) struct Args {
     #[arg(long, alias = "experimental-watch-progress-notify-interval", value_parser = parse_duration, default_value = "10m")]
     watch_progress_notify_interval: Duration,
     /// Age at which history is compacted; 0 leaves that to clients.
-    #[arg(long, value_parser = parse_duration, default_value = "0s")]
+    #[arg(long, value_parser = parse_retention, default_value = "0s")]
     auto_compaction_retention: Duration,
     /// Open the store although acknowledged writes are damaged or missing.
     #[arg(long)]
@@ -91,6 +91,11 @@ pub(crate) struct ServerFlags {
     /// File with the CAs of client certificates for https:// URLs of --etcd-listen-client-urls.
     #[arg(long)]
     etcd_listen_trusted_ca_file: Option<PathBuf>,
+}
+
+/// A duration, or 0 for none.
+fn parse_retention(text: &str) -> Result<Duration, String> {
+    if matches!(text, "0" | "0s" | "0m" | "0h") { Ok(Duration::ZERO) } else { parse_duration(text) }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -143,9 +148,22 @@ async fn serve(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Serves etcd's API on the API server's own store, if a flag asks for it. The listeners close when the result is dropped.
-pub(crate) async fn serve_beside(store: &Store, flags: &ServerFlags) -> anyhow::Result<Option<JoinSet<()>>> {
+/// `client_cas` are those of the API server's clients, who must not become administrators of its store.
+pub(crate) async fn serve_beside(
+    store: &Store,
+    client_cas: &[CertificateDer<'static>],
+    flags: &ServerFlags,
+) -> anyhow::Result<Option<JoinSet<()>>> {
     if flags.etcd_listen_client_urls.is_empty() {
         return Ok(None);
+    }
+    if let Some(path) = &flags.etcd_listen_trusted_ca_file {
+        let is_shared = certificates(path)?.iter().any(|ca| client_cas.contains(ca));
+        ensure!(
+            !is_shared,
+            "--etcd-listen-trusted-ca-file has a CA of the API server's clients, who could all read every Secret; \
+             use a CA of its own"
+        );
     }
     let identity = Identity::new("corten", flags.etcd_listen_client_urls.clone());
     let options = Options { protected_prefix: Some(REGISTRY), ..Options::default() };
@@ -234,14 +252,15 @@ fn bind_unix(path: &Path) -> anyhow::Result<UnixListener> {
     Ok(listener)
 }
 
+fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    read.with_context(|| format!("cannot read certificates in {}", path.display()))
+}
+
 impl Tls<'_> {
     fn server_config(&self) -> anyhow::Result<Arc<ServerConfig>> {
         let (Some(cert), Some(key), Some(ca)) = (self.cert, self.key, self.ca) else {
             bail!("https:// needs a certificate, its key and the CAs of client certificates");
-        };
-        let certificates = |path: &Path| -> anyhow::Result<Vec<CertificateDer<'static>>> {
-            let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-            read.with_context(|| format!("cannot read certificates in {}", path.display()))
         };
         let mut roots = RootCertStore::empty();
         for root in certificates(ca)? {

@@ -355,7 +355,7 @@ async fn serve(
         resource_metrics: args.runs(addons::METRICS_SERVER),
         flags,
     };
-    let etcd = etcd::serve_beside(&options.store, &args.etcd_listen).await?;
+    let etcd = etcd::serve_beside(&options.store, &options.pki.client_ca, &args.etcd_listen).await?;
     let running = corten_apiserver::start(options).await.context("cannot start the API server")?;
     let administrator = Client::new(running.transport("system:admin", &["system:masters"]), "corten");
     let names = if args.runs("dns") { args.cluster_dns() } else { Vec::new() };

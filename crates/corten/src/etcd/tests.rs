@@ -35,6 +35,23 @@ impl Fixture {
     }
 }
 
+#[test]
+fn the_defaults_of_all_flags_are_valid() {
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+    let parse = |flags: &[&str]| {
+        let words = ["etcd"].into_iter().chain(flags.iter().copied());
+        <Command as clap::Parser>::try_parse_from(words).map(|command| command.args.auto_compaction_retention)
+    };
+    assert_eq!(parse(&[]).unwrap(), Duration::ZERO);
+    assert_eq!(parse(&["--auto-compaction-retention", "0"]).unwrap(), Duration::ZERO);
+    assert_eq!(parse(&["--auto-compaction-retention", "5m"]).unwrap(), Duration::from_secs(300));
+    assert!(parse(&["--auto-compaction-retention", "-1s"]).is_err());
+}
+
 #[tokio::test]
 async fn only_private_listeners_do_without_client_certificates() {
     let fixture = fixture();
