@@ -121,6 +121,12 @@ impl Sealing for EncryptionAtRest {
     fn open(&self, key: &str, stored: &[u8]) -> Result<Option<Opened>, SealingError> {
         let Some((group, resource)) = resource_of(key) else { return Ok(None) };
         let opened = self.current().open(group, resource, key.as_bytes(), stored).map_err(failure)?;
+        // AES-CBC authenticates nothing: one of 256 values opens with any other key of the same name.
+        if opened.as_ref().is_some_and(|opened| !opened.plain.starts_with(b"{")) {
+            return Err(SealingError::new(
+                &"the decrypted value is no object; is the key another one of the same name?",
+            ));
+        }
         Ok(opened.map(|opened| Opened { plain: opened.plain, is_stale: opened.is_stale }))
     }
 }
