@@ -41,12 +41,28 @@ pub(crate) fn delete(request: &DeleteRangeRequest) -> Result<(), Error> {
     if request.key.is_empty() { Err(EMPTY_KEY) } else { Ok(()) }
 }
 
+/// The limit of operations in a transaction and all that are nested in it, as a multiple of the limit along one path: without
+/// it they are a hundred thousand, and each may return all keys.
+const NESTED: usize = 4;
+
 /// Checks a transaction: its size, its operations, and that no key is written twice.
 pub(crate) fn txn(request: &TxnRequest, max_ops: usize) -> Result<(), Error> {
+    if count(request) > max_ops.saturating_mul(NESTED) {
+        return Err(TOO_MANY_OPS);
+    }
     ops(request, max_ops)?;
     writes(&request.success)?;
     writes(&request.failure)?;
     Ok(())
+}
+
+/// The comparisons and operations of a transaction, also of nested ones.
+fn count(request: &TxnRequest) -> usize {
+    let of_op = |op: &RequestOp| match op {
+        RequestOp::Txn(nested) => 1 + count(nested),
+        _ => 1,
+    };
+    request.compare.len() + request.success.iter().chain(&request.failure).map(of_op).sum::<usize>()
 }
 
 fn ops(request: &TxnRequest, max_ops: usize) -> Result<(), Error> {
@@ -158,6 +174,14 @@ mod tests {
         };
         assert_eq!(txn(&nested(3), 4), Ok(()));
         assert_eq!(txn(&nested(4), 4), Err(TOO_MANY_OPS));
+        let wide = |width: usize| {
+            let inner = || (0..width).map(|_| txn_op(vec![], vec![])).collect::<Vec<_>>();
+            TxnRequest { success: vec![txn_op(inner(), inner())], ..TxnRequest::default() }
+        };
+        assert_eq!(txn(&wide(7), 8), Ok(()));
+        let many = (0..6).map(|_| wide(6)).map(|inner| RequestOp::Txn(Box::new(inner))).collect();
+        let many = TxnRequest { success: many, ..TxnRequest::default() };
+        assert_eq!(txn(&many, 16), Err(TOO_MANY_OPS), "each path is short, but there are many");
         let empty = TxnRequest { success: vec![RequestOp::None], ..TxnRequest::default() };
         assert_eq!(txn(&empty, 128), Err(KEY_NOT_FOUND));
     }

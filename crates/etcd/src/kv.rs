@@ -16,6 +16,8 @@ use crate::service::Etcd;
 /// The sizes of a part of a streamed range.
 const STREAM_KEYS: usize = 1000;
 const STREAM_BYTES: usize = 1 << 20;
+/// The limit of what the ranges of one transaction return: each of them may return all keys.
+const TXN_BYTES: usize = 512 << 20;
 
 impl Etcd {
     pub(crate) async fn range(&self, request: RangeRequest) -> Result<RangeResponse, Status> {
@@ -29,7 +31,16 @@ impl Etcd {
         let keys = keys(&request.key, &request.range_end);
         let limit = read_limit(request);
         let range = match self.past_revision(request.revision)? {
-            None => self.store.scan(&keys, limit.unwrap_or(0)),
+            None => {
+                let range = self.store.scan(&keys, limit.unwrap_or(0));
+                match u64::try_from(request.revision) {
+                    // A write came in between: the revision that the request names is not the current one any more.
+                    Ok(named) if named > 0 && named != range.revision => {
+                        self.store.scan_at(&keys, limit.unwrap_or(0), named).await.map_err(status)?
+                    }
+                    _ => range,
+                }
+            }
             Some(revision) => {
                 self.store.scan_at(&keys, limit.unwrap_or(0), revision).await.map_err(status)?
             }
@@ -153,9 +164,11 @@ impl Etcd {
             self.check_alarm()?;
         }
         let outcome = self.store.run(program).await.map_err(status)?;
+        // As in etcd, a transaction with a response that cannot be sent has taken place.
+        let mut left = TXN_BYTES.checked_sub(read_bytes(&outcome)).ok_or_else(too_much)?;
         let header = self.identity.header(outcome.revision);
         let mut response = self.txn_response(request, outcome);
-        self.read_deferred(request, &mut response).await?;
+        self.read_deferred(request, &mut response, &mut left).await?;
         response.header = Some(header);
         Ok(response)
     }
@@ -254,7 +267,12 @@ impl Etcd {
     }
 
     /// Reads the earlier revisions of a transaction's ranges.
-    async fn read_deferred(&self, request: &TxnRequest, response: &mut TxnResponse) -> Result<(), Status> {
+    async fn read_deferred(
+        &self,
+        request: &TxnRequest,
+        response: &mut TxnResponse,
+        left: &mut usize,
+    ) -> Result<(), Status> {
         let ops = if response.succeeded { &request.success } else { &request.failure };
         for (op, response) in ops.iter().zip(&mut response.responses) {
             match (op, response) {
@@ -264,12 +282,13 @@ impl Etcd {
                     let limit = read_limit(request).unwrap_or(0);
                     let range =
                         self.store.scan_at(&keys, limit, request.revision as u64).await.map_err(status)?;
+                    *left = left.checked_sub(entries_bytes(&range.entries)).ok_or_else(too_much)?;
                     let count = range.entries.len() as u64 + range.remaining;
                     let range = Counted { entries: range.entries, count, revision: range.revision };
                     **response = RangeResponse { header: current, ..self.range_response(request, range) };
                 }
                 (RequestOp::Txn(request), ResponseOp::Txn(response)) => {
-                    Box::pin(self.read_deferred(request, response)).await?;
+                    Box::pin(self.read_deferred(request, response, left)).await?;
                 }
                 _ => {}
             }
@@ -278,6 +297,8 @@ impl Etcd {
     }
 
     pub(crate) async fn compact(&self, request: CompactionRequest) -> Result<CompactionResponse, Status> {
+        // Another part of the process owns the history, too: its watches and lists would expire.
+        self.check_writable(self.options.protected_prefix.is_some())?;
         let requested = u64::try_from(request.revision).unwrap_or(0);
         if requested <= self.store.compacted() {
             return Err(COMPACTED.into());
@@ -301,6 +322,25 @@ fn read_limit(request: &RangeRequest) -> Option<usize> {
     }
     let limited = is_default_order(request) && !has_filters(request);
     usize::try_from(request.limit).ok().filter(|limit| limited && *limit > 0)
+}
+
+/// The bytes of the entries that the ranges of a program found.
+fn read_bytes(outcome: &Outcome) -> usize {
+    let of_result = |result: &StepResult| match result {
+        StepResult::Read { entries, .. } => entries_bytes(entries),
+        StepResult::Program(nested) => read_bytes(nested),
+        StepResult::Deferred(_) | StepResult::Put { .. } | StepResult::Deleted { .. } => 0,
+    };
+    outcome.results.iter().map(of_result).sum()
+}
+
+/// The bytes of entries in a response, about.
+fn entries_bytes(entries: &[std::sync::Arc<corten_store::Entry>]) -> usize {
+    entries.iter().map(|entry| 128 + entry.key.len() + entry.value.len()).sum()
+}
+
+fn too_much() -> Status {
+    Status::new(Code::ResourceExhausted, "etcdserver: the ranges of a transaction return more than 512 MiB")
 }
 
 /// The bytes of a transaction's keys and values.

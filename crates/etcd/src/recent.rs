@@ -16,7 +16,7 @@ const MAX_BYTES: usize = 8 << 20;
 const MAX_AGE: Duration = Duration::from_secs(60);
 
 /// The sizes of a page, which ends with a revision.
-pub(crate) const PAGE_EVENTS: usize = 1000;
+const PAGE_EVENTS: usize = 1000;
 const PAGE_BYTES: usize = 1 << 20;
 
 /// Events in order, up to and including a revision.

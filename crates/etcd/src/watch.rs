@@ -4,7 +4,7 @@
 //! watch that begins earlier moves the cursor back; each watch knows the next revision it wants, so no event is sent twice.
 //! While the client does not read, the cursor stands still, and the stream holds one page.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,11 +15,13 @@ use corten_store::{End, Error, Event as StoreEvent, Keys, Revision};
 
 use crate::convert;
 use crate::keys::keys;
-use crate::recent::{PAGE_EVENTS, Page};
+use crate::recent::Page;
 use crate::service::Etcd;
 
 /// The id in responses that are about no watch, or all of them.
 const NO_WATCH: i64 = -1;
+/// The events that are read from history at a time. Each holds two values from disk, which may be large.
+const HISTORY_EVENTS: usize = 32;
 /// The limit of watches on one stream.
 const MAX_WATCHES: usize = 1 << 20;
 const DUPLICATE_ID: &str = "mvcc: duplicate watch ID provided on the WatchStream";
@@ -259,29 +261,26 @@ impl Stream {
             return Ok(page);
         }
         let up_to = self.etcd.recent.revision();
-        let events = self.etcd.store.events_since("", self.cursor, up_to, PAGE_EVENTS).await?;
+        let events = self.etcd.store.events_since("", self.cursor, up_to, HISTORY_EVENTS).await?;
         let last = events.last().map(|event| event.revision);
-        let up_to = last.filter(|_| events.len() >= PAGE_EVENTS).unwrap_or(up_to);
+        let up_to = last.filter(|_| events.len() >= HISTORY_EVENTS).unwrap_or(up_to);
         Ok(Page { events, up_to })
     }
 
     async fn send_page(&mut self, page: Page) -> Result<(), Status> {
-        let mut wanted: BTreeMap<i64, Vec<Arc<StoreEvent>>> = BTreeMap::new();
-        for event in &page.events {
-            let of_key = self.by_key.get(&event.key).into_iter().flatten();
-            for id in of_key.chain(&self.ranges) {
-                if self.watches.get(id).is_some_and(|watch| watch.wants(event)) {
-                    wanted.entry(*id).or_default().push(Arc::clone(event));
-                }
-            }
-        }
+        let changed: HashSet<&Arc<str>> = page.events.iter().map(|event| &event.key).collect();
+        let of_keys = changed.into_iter().filter_map(|key| self.by_key.get(key)).flatten();
+        let concerned: BTreeSet<i64> = of_keys.chain(&self.ranges).copied().collect();
         self.cursor = page.up_to;
-        for (id, events) in wanted {
+        // One watch at a time: many that overlap would hold the page as many times.
+        for id in concerned {
             let Some(watch) = self.watches.get_mut(&id) else { continue };
+            let wanted = page.events.iter().filter(|event| watch.wants(event));
+            let events: Vec<Event> = wanted.map(|event| convert::event(event, watch.prev_kv)).collect();
             watch.next = watch.next.max(page.up_to + 1);
-            let prev_kv = watch.prev_kv;
-            let events = events.iter().map(|event| convert::event(event, prev_kv)).collect();
-            self.send_events(id, events).await?;
+            if !events.is_empty() {
+                self.send_events(id, events).await?;
+            }
         }
         // The others have seen that there is nothing for them.
         for watch in self.watches.values_mut() {

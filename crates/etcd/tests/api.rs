@@ -441,6 +441,7 @@ async fn a_protected_prefix_is_read_only() {
         TxnRequest { failure: vec![RequestOp::Put(Box::new(put("/registry/x")))], ..Default::default() };
     let nested = TxnRequest { success: vec![RequestOp::Txn(Box::new(inner))], ..TxnRequest::default() };
     assert_eq!(server.txn(nested).await.unwrap_err(), errors::PERMISSION_DENIED.into());
+    assert_eq!(server.compact(2).await.unwrap_err(), errors::PERMISSION_DENIED.into());
     assert_eq!(server.range(all()).await.count, 2);
 }
 

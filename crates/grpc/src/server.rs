@@ -178,9 +178,14 @@ fn deadline(headers: &HeaderMap) -> Result<Option<Instant>, Status> {
     Ok(Instant::now().checked_add(timeout))
 }
 
+/// The time in which the only message of a request arrives: its bytes are held until then.
+const ARRIVES: Duration = Duration::from_secs(30);
+
 /// The first message of a request.
 async fn first<A: Message>(mut requests: Receiver<A>) -> Result<A, Status> {
-    requests.next().await?.ok_or_else(|| Status::internal("the request has no message"))
+    let message = timeout_at(Instant::now() + ARRIVES, requests.next()).await;
+    let message = message.unwrap_or_else(|_| Err(Status::deadline_exceeded()))?;
+    message.ok_or_else(|| Status::internal("the request has no message"))
 }
 
 async fn until<T>(
