@@ -65,7 +65,7 @@ impl Embedded {
         let first = options.first_revision;
         let loaded = load::load(&generations, marks.unwrap_or_default(), first, &mut tolerance)?;
         generations.prune(loaded.compacted)?;
-        if marks.is_none() && loaded.state.revision > 0 {
+        if marks.is_none() && loaded.state.revision > first {
             tracing::warn!("witness file missing; cannot check for lost acknowledged writes");
         }
         let assigned = loaded.assigned;
