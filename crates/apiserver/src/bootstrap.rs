@@ -91,7 +91,7 @@ pub(crate) async fn run(server: &Arc<Server>) -> Result<Vec<Step>, Failure> {
 
 /// Retries the steps that were refused at start, and reconciles the bootstrap objects whenever one of them changes.
 pub(crate) async fn reconcile(server: Arc<Server>, refused: Vec<Step>) {
-    futures_util::join!(retry(&server, refused), reconcile_on_changes(&server));
+    tokio::join!(retry(&server, refused), reconcile_on_changes(&server));
 }
 
 async fn retry(server: &Arc<Server>, mut refused: Vec<Step>) {
