@@ -54,6 +54,8 @@ fn test() -> anyhow::Result<()> {
     prepare::all()?;
     check::all()?;
     process::cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
+    // The binary by itself has fewer features of its dependencies than the workspace, and it is what users build.
+    process::cargo(&["check", "--package", "corten", "--quiet"])?;
     // With all targets, as the tests are built, so that nothing is built twice: the tests start the program itself.
     process::cargo(&["build", "--workspace", "--all-targets"])?;
     process::cargo(&["test", "--workspace", "--no-fail-fast"])
