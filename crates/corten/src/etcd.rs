@@ -93,6 +93,13 @@ pub(crate) struct ServerFlags {
     etcd_listen_trusted_ca_file: Option<PathBuf>,
 }
 
+impl ServerFlags {
+    /// True if a flag asks for etcd's API.
+    pub(crate) fn is_wanted(&self) -> bool {
+        !self.etcd_listen_client_urls.is_empty()
+    }
+}
+
 /// A duration, or 0 for none.
 fn parse_retention(text: &str) -> Result<Duration, String> {
     if matches!(text, "0" | "0s" | "0m" | "0h") { Ok(Duration::ZERO) } else { parse_duration(text) }
@@ -154,7 +161,7 @@ pub(crate) async fn serve_beside(
     client_cas: &[CertificateDer<'static>],
     flags: &ServerFlags,
 ) -> anyhow::Result<Option<JoinSet<()>>> {
-    if flags.etcd_listen_client_urls.is_empty() {
+    if !flags.is_wanted() {
         return Ok(None);
     }
     if let Some(path) = &flags.etcd_listen_trusted_ca_file {

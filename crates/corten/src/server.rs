@@ -312,6 +312,9 @@ async fn serve(
             "--encryption-provider-config works with the embedded store only; remove it, or --etcd-servers"
         );
     }
+    if args.etcd_listen.is_wanted() && args.datastore.is_etcd()? {
+        bail!("--etcd-listen-client-urls serves the embedded store only; remove it, or --etcd-servers");
+    }
     let encryption = match &args.encryption_provider_config {
         Some(file) => EncryptionAtRest::load(file)?,
         None => EncryptionAtRest::default(),
