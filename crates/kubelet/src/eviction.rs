@@ -13,6 +13,7 @@ mod tests;
 mod thresholds;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -43,11 +44,18 @@ pub(crate) struct EvictionManager {
     pub(crate) options: Options,
     pressure: Mutex<Pressure>,
     counts: Mutex<std::collections::BTreeMap<&'static str, u64>>,
+    /// The lack of pods to evict has been logged, and no pod was evicted since.
+    is_helpless: AtomicBool,
 }
 
 impl EvictionManager {
     pub(crate) fn new(options: Options) -> EvictionManager {
-        EvictionManager { options, pressure: Mutex::default(), counts: Mutex::default() }
+        EvictionManager {
+            options,
+            pressure: Mutex::default(),
+            counts: Mutex::default(),
+            is_helpless: AtomicBool::new(false),
+        }
     }
 
     /// The pressure conditions of the node, including those within the transition period.
@@ -114,7 +122,10 @@ pub(crate) async fn synchronize(kubelet: &Arc<Kubelet>) -> bool {
     if told.0 != told.1 {
         kubelet.node.changed.notify_one();
     }
-    let Some(threshold) = pressure::most_urgent(&acute) else { return false };
+    let Some(threshold) = pressure::most_urgent(&acute) else {
+        log_pressure_relieved(kubelet);
+        return false;
+    };
     let resource = threshold.signal.resource();
     let text = format!("Attempting to reclaim {resource}");
     kubelet.api.record_node_event(true, "EvictionThresholdMet", text);
@@ -130,7 +141,7 @@ pub(crate) async fn synchronize(kubelet: &Arc<Kubelet>) -> bool {
     let mut pods = active(kubelet);
     ranking::rank(&mut pods, threshold.signal, has_dedicated_image_fs, &summary.pods);
     let Some(pod) = pods.into_iter().find(|pod| !is_critical(pod)) else {
-        tracing::warn!(resource, "eviction threshold met, but no pod can be evicted; retrying");
+        log_no_candidate(kubelet, resource);
         return false;
     };
     let stats = summary.pods.iter().find(|stats| stats.pod.uid() == pod.uid());
@@ -143,6 +154,21 @@ pub(crate) async fn synchronize(kubelet: &Arc<Kubelet>) -> bool {
         ..Ended::default()
     };
     evict(kubelet, Eviction { pod, ended, signal: threshold.signal.name() }).await
+}
+
+/// Logs once, not with every check, that nothing is left to evict.
+fn log_no_candidate(kubelet: &Kubelet, resource: &'static str) {
+    if !kubelet.eviction.is_helpless.swap(true, Ordering::Relaxed) {
+        tracing::warn!(resource, "eviction threshold met, but no pod can be evicted; retrying until one can");
+    }
+}
+
+/// Logs the end of what [`log_no_candidate`] logged.
+fn log_pressure_relieved(kubelet: &Kubelet) {
+    let is_over = kubelet.eviction.conditions().is_empty();
+    if is_over && kubelet.eviction.is_helpless.swap(false, Ordering::Relaxed) {
+        tracing::info!("eviction thresholds no longer met");
+    }
 }
 
 /// The statistics that ranking by a signal needs.
@@ -200,6 +226,7 @@ async fn evict(kubelet: &Kubelet, verdict: Eviction) -> bool {
     let Eviction { pod, ended, signal } = verdict;
     kubelet.api.pod_events(&pod).warning(REASON, ended.message.clone());
     tracing::info!(pod = %pod.key(), signal, reason = ended.message.trim_end(), "evicting pod");
+    kubelet.eviction.is_helpless.store(false, Ordering::Relaxed);
     *kubelet.eviction.counts.lock().entry(signal).or_default() += 1;
     kubelet.pod_workers.evict_pod(pod.uid(), ended);
     let gone = async {

@@ -218,10 +218,11 @@ impl Monitor {
         }
         let writes = &self.writes;
         let swapping = swapped.into_iter().map(|(seen, wanted): (&Observation, _)| async move {
-            log_failure(
-                &seen.node,
-                writes.swap_taints(&seen.node, &node_writer::no_execute_swap(wanted)).await,
-            );
+            let swapped = writes.swap_taints(&seen.node, &node_writer::no_execute_swap(wanted)).await;
+            if swapped.is_ok() {
+                log_swap(&seen.node, wanted);
+            }
+            log_failure(&seen.node, swapped);
         });
         run_concurrently(swapping.collect()).await;
         self.mark_pods_not_ready(down).await;
@@ -329,6 +330,15 @@ fn no_execute_taint_for(status: Status) -> Option<&'static str> {
 
 fn opposite(taint: &str) -> &'static str {
     if taint == taints::NOT_READY { taints::UNREACHABLE } else { taints::NOT_READY }
+}
+
+/// Logs a changed NoExecute taint, or that the node is ready and has none any more.
+fn log_swap(node: &Object, taint: Option<&str>) {
+    let node = &node.key.name;
+    match taint {
+        Some(taint) => tracing::info!(controller = NAME, %node, taint, "replaced NoExecute taint"),
+        None => tracing::info!(controller = NAME, %node, "node is ready again; removed its NoExecute taint"),
+    }
 }
 
 /// Logs a failed write. The next pass retries it.
