@@ -57,7 +57,7 @@ const REASONS: [&str; 20] = [
     "ServiceUnavailable",
     "ServerTimeout",
     "Timeout",
-    "StoreReadError",
+    "StorageReadError",
     "Unknown",
 ];
 

@@ -7,6 +7,7 @@
 mod event;
 #[cfg(test)]
 pub(crate) mod tests;
+mod unreadable;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -20,6 +21,7 @@ use tokio::sync::watch;
 
 use crate::object::{Form, Object, Written};
 use crate::recent_writes::{RecentWrites, WrittenTree};
+use unreadable::UnreadableObjects;
 
 pub(crate) use event::{Change, Event, frame};
 
@@ -55,6 +57,7 @@ impl Drop for InProcessWatcher {
 #[derive(Default)]
 struct Inner {
     objects: BTreeMap<Arc<str>, Arc<Object>>,
+    unreadable: UnreadableObjects,
     ring: VecDeque<Arc<Event>>,
     ring_bytes: usize,
     /// The number of objects whose text is in another version than the stored one.
@@ -98,8 +101,11 @@ impl Cache {
         cache.inner.write().pending = Some(Vec::new());
         let (revision, entries) = store.observe(&prefix, cache.clone());
         let objects = cache.parse_all(&entries).into_iter().map(|o| (o.key.clone(), o)).collect();
+        let unreadable = entries.iter().filter(|entry| unreadable::reason(entry).is_some());
         let mut inner = cache.inner.write();
         inner.objects = objects;
+        let unreadable: Vec<_> = unreadable.filter(|entry| !inner.objects.contains_key(&entry.key)).collect();
+        inner.unreadable = unreadable.into_iter().map(|entry| (entry.key.clone(), entry.clone())).collect();
         inner.foreign = inner.objects.values().filter(|object| object.is_foreign).count();
         inner.revision = revision;
         inner.complete_after = revision;
@@ -129,6 +135,9 @@ impl Cache {
 
     /// The object of a store entry; parsed only if the entry has no note of a write handler, or one in another form.
     fn object(&self, entry: &corten_store::Entry) -> Option<Arc<Object>> {
+        if unreadable::reason(entry).is_some() {
+            return self.object(&*self.store.read_again(entry)?);
+        }
         let written = entry.note.as_ref().and_then(|note| note.downcast_ref::<Written>());
         if let Some(written) = written.filter(|written| written.form == self.form.id) {
             return Some(Arc::new(self.form.object(entry, written)));
@@ -239,17 +248,18 @@ impl Cache {
         Some(Snapshot { objects: past.into_values().collect(), revision })
     }
 
-    /// The objects at a past revision, from the store's history.
+    /// The objects at a past revision, from the store's history; an error if one of them cannot be read.
     pub(crate) async fn snapshot_from_history(
         &self,
         namespace: &str,
         after: Option<&str>,
         revision: u64,
-    ) -> Result<Snapshot, corten_store::Error> {
+    ) -> Result<Result<Snapshot, Status>, corten_store::Error> {
         let scope = self.scope(namespace);
         let from = after.map(|a| format!("{a}\0")).unwrap_or_default();
         let range = self.store.range_at(&scope, &from, usize::MAX, revision).await?;
-        Ok(Snapshot { objects: range.entries.iter().filter_map(|e| self.object(e)).collect(), revision })
+        let objects = range.entries.iter().filter_map(|e| self.object(e)).collect();
+        Ok(self.check_entries(range.entries.iter()).map(|()| Snapshot { objects, revision }))
     }
 
     pub(crate) fn scope(&self, namespace: &str) -> String {
@@ -293,22 +303,22 @@ impl Cache {
         if let Ok(found) = self.events_after(revision, limit) {
             return Ok(found);
         }
-        self.events_from_history(revision).await.map_err(|error| match error {
+        self.events_from_history(revision).await
+    }
+
+    /// Events that have left the ring, from the store's history, up to where the ring begins.
+    pub(crate) async fn events_from_history(&self, after: u64) -> Result<(Vec<Arc<Event>>, u64), Status> {
+        const PAGE: usize = 500;
+        let up_to = self.inner.read().complete_after;
+        let events = self.store.events_since(&self.form.prefix, after, up_to, PAGE).await;
+        let events = events.map_err(|error| match error {
             corten_store::Error::Compacted { requested, compacted } => {
                 Status::expired(format!("too old resource version: {requested} ({compacted})"))
             }
             error => Status::internal(error),
-        })
-    }
-
-    /// Events that have left the ring, from the store's history, up to where the ring begins.
-    pub(crate) async fn events_from_history(
-        &self,
-        after: u64,
-    ) -> Result<(Vec<Arc<Event>>, u64), corten_store::Error> {
-        const PAGE: usize = 500;
-        let up_to = self.inner.read().complete_after;
-        let events = self.store.events_since(&self.form.prefix, after, up_to, PAGE).await?;
+        })?;
+        // A watch that saw the object before must not take it for deleted.
+        self.check_entries(events.iter().filter_map(|event| event.current.as_ref()))?;
         let reached = events.last().filter(|_| events.len() >= PAGE).map_or(up_to, |last| last.revision);
         Ok((events.iter().map(|e| Arc::new(self.event(e))).collect(), reached))
     }
@@ -330,6 +340,19 @@ impl Inner {
             _ => Bound::Included(scope),
         };
         self.objects.range::<str, _>((start, Bound::Unbounded)).take_while(move |(k, _)| k.starts_with(scope))
+    }
+
+    /// Takes an object out of sight that cannot be read any more. Watches cannot continue from the ring, and end with the
+    /// reason.
+    fn hide(&mut self, revision: u64, entry: &Arc<corten_store::Entry>) {
+        if let Some(previous) = self.objects.remove(&entry.key) {
+            self.foreign -= usize::from(previous.is_foreign);
+        }
+        self.unreadable.insert(entry.key.clone(), entry.clone());
+        self.ring.clear();
+        self.ring_bytes = 0;
+        self.complete_after = revision;
+        self.revision = revision;
     }
 
     fn push(&mut self, event: Arc<Event>) {
@@ -368,6 +391,13 @@ impl Cache {
         for event in events {
             let previous = inner.objects.get(&*event.key).cloned();
             let current = event.current.as_ref().and_then(|entry| self.object(entry));
+            inner.unreadable.remove(&event.key);
+            if let (Some(entry), None) = (&event.current, &current)
+                && unreadable::reason(entry).is_some()
+            {
+                inner.hide(event.revision, entry);
+                continue;
+            }
             let is_foreign = |object: &Option<Arc<Object>>| object.as_ref().is_some_and(|o| o.is_foreign);
             inner.foreign += usize::from(is_foreign(&current));
             inner.foreign -= usize::from(is_foreign(&previous));

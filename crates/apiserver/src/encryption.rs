@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::{fmt, fs, io};
 
-use corten_encryption::{ConfigurationError, Encryption, ProviderError};
+use corten_encryption::{ConfigurationError, Encryption, Opened as OpenedValue, ProviderError};
 use corten_store::{Opened, Sealing, SealingError};
 use corten_sys::files::Entries;
 use parking_lot::RwLock;
@@ -131,11 +131,45 @@ impl Sealing for EncryptionAtRest {
     }
 }
 
+/// Values of etcd, whose keys there are authenticated data.
+impl EncryptionAtRest {
+    /// The sealed form of the value of a key; `None` if it is stored as it is. `context` is the key in etcd.
+    pub(crate) fn seal_for_etcd(
+        &self,
+        key: &str,
+        context: &[u8],
+        plain: &[u8],
+    ) -> Result<Option<Vec<u8>>, ProviderError> {
+        let Some((group, resource)) = resource_of(key) else { return Ok(None) };
+        self.current().seal(group, resource, context, plain)
+    }
+
+    /// True if the value of a key is sealed when it is written.
+    pub(crate) fn seals(&self, key: &str) -> bool {
+        resource_of(key).is_some_and(|(group, resource)| self.current().seals(group, resource))
+    }
+
+    /// The value of a sealed form; `None` if it is not sealed.
+    pub(crate) fn open_from_etcd(
+        &self,
+        key: &str,
+        context: &[u8],
+        stored: &[u8],
+    ) -> Result<Option<OpenedValue>, ProviderError> {
+        // Without a resource there are no providers.
+        let (group, resource) = resource_of(key).unwrap_or_default();
+        if resource.is_empty() {
+            return Encryption::default().open("", "", context, stored);
+        }
+        self.current().open(group, resource, context, stored)
+    }
+}
+
 fn failure(error: ProviderError) -> SealingError {
     SealingError::new(&error)
 }
 
-/// Group and resource of the object at a key; `None` if it is no object.
+/// Group and resource of the object at a key; `None` for records that are no objects, which upstream never encrypts.
 fn resource_of(key: &str) -> Option<(&str, &str)> {
     let rest = key.strip_prefix("/registry/")?;
     let (first, after) = rest.split_once('/')?;
@@ -177,6 +211,8 @@ mod tests {
             ("/registry/example.com/widgets/default/a", Some(("example.com", "widgets"))),
             ("/registry/example.com/widgets/a", Some(("example.com", "widgets"))),
             ("/registry/ranges/servicenodeports", None),
+            ("/registry/masterleases/192.0.2.1", None),
+            ("/registry/corten.io/migration", None),
             ("/other/secrets/default/web", None),
         ] {
             assert_eq!(resource_of(key), expected, "{key}");

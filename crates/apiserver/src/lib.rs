@@ -79,7 +79,7 @@ pub use encryption::{EncryptionAtRest, EncryptionError};
 pub use in_flight::Limits;
 pub use local::Handle;
 use request_body::Readers;
-pub use storage::{StorageMediaType, StoredForms};
+pub use storage::{EncryptedForms, StorageMediaType, StoredForms, is_same_object, rewritten};
 pub use tls::TlsError;
 
 use allocation::Allocators;

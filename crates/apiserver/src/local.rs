@@ -118,6 +118,7 @@ impl Local {
         let served =
             backend.catalog.get(&kind.group, &kind.version, &kind.plural).ok_or_else(Status::unknown_path)?;
         let cache = served.cache.clone().ok_or_else(Status::method_not_allowed)?;
+        cache.check_complete()?;
         let filter = Filter::new(&served, &request.namespace, "", &kind.fields)?;
         let mut stream = WatchStream {
             _counted: cache.count_in_process_watcher(),
@@ -127,7 +128,7 @@ impl Local {
         };
         match request.after.parse() {
             Ok(revision) => stream.watcher.start_after(revision),
-            Err(_) => stream.begin_with_state(),
+            Err(_) => stream.begin_with_state()?,
         }
         let events = stream::unfold(stream, async |mut stream| {
             let event = stream.next().await?;
@@ -153,12 +154,13 @@ struct WatchStream {
 
 impl WatchStream {
     /// Begins with all objects that match and the bookmark that ends them.
-    fn begin_with_state(&mut self) {
-        let snapshot = self.watcher.snapshot();
+    fn begin_with_state(&mut self) -> Result<(), Status> {
+        let snapshot = self.watcher.snapshot()?;
         self.ready =
             snapshot.objects.iter().map(|object| WatchEvent::Present(seen(&self.served, object))).collect();
         let version = snapshot.revision.to_string();
         self.ready.push_back(WatchEvent::Bookmark { version, ends_initial: true });
+        Ok(())
     }
 
     /// The next event; `None` once the server stops.

@@ -6,7 +6,9 @@
 //! `v1beta1`.
 
 mod definitions;
+mod encrypted;
 mod range_allocation;
+mod rewritten;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +23,9 @@ use corten_registry::{self as registry, Rules};
 use corten_store::{NewValue, Revision, Translation};
 
 use crate::crd;
+
+pub use encrypted::EncryptedForms;
+pub use rewritten::{is_same_object, rewritten};
 
 const ROOT: &str = "/registry/";
 /// Values that upstream encrypts begin with this.
@@ -115,7 +120,7 @@ impl Translation for StoredForms {
 
     fn load(&self, key: &str, stored: &Bytes, revision: Revision) -> Result<Bytes, String> {
         if stored.starts_with(ENCRYPTED) {
-            return Err("it is encrypted".to_owned());
+            return Err("identity transformer tried to read encrypted data".to_owned());
         }
         if range_allocation::is_key(key) && stored.starts_with(&protobuf::MAGIC) {
             return range_allocation::of_protobuf(stored).map(Bytes::from);
@@ -136,6 +141,23 @@ impl Translation for StoredForms {
         let mut bytes = text.bytes;
         bytes.splice(text.revision_at..text.revision_at, revision.to_string().into_bytes());
         Ok(bytes.into())
+    }
+
+    /// True if the format or the version is another one than is written.
+    fn is_stale(&self, key: &str, stored: &Bytes) -> bool {
+        let is_protobuf = stored.starts_with(&protobuf::MAGIC);
+        let wants_protobuf = self.media_type == StorageMediaType::Protobuf;
+        let Some(built_in) = self.built_in(key) else {
+            return is_protobuf != (wants_protobuf && range_allocation::is_key(key));
+        };
+        if is_protobuf != (wants_protobuf && !built_in.always_json) {
+            return true;
+        }
+        let written = built_in.api_version.as_str();
+        if is_protobuf {
+            return protobuf::decode_envelope(stored).is_ok_and(|found| found.api_version != *written);
+        }
+        json::parse(stored).is_ok_and(|tree| meta::api_version(&tree) != written)
     }
 }
 

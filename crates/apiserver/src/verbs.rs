@@ -3,6 +3,7 @@
 pub(crate) mod binding;
 mod commit;
 pub(crate) mod delete;
+mod delete_unreadable;
 mod empty_values;
 mod eviction;
 pub(crate) mod list;

@@ -42,12 +42,14 @@ impl Watcher {
         self.cursor
     }
 
-    /// The current objects that match. Events are then read from the snapshot's revision on.
-    pub(crate) fn snapshot(&mut self) -> Snapshot {
+    /// The current objects that match. Events are then read from the snapshot's revision on. An error if an object cannot be
+    /// read.
+    pub(crate) fn snapshot(&mut self) -> Result<Snapshot, Status> {
+        self.cache.check_complete()?;
         let mut snapshot = self.cache.snapshot(&self.filter.namespace, None);
         snapshot.objects.retain(|object| self.filter.matches(object));
         self.cursor = snapshot.revision;
-        snapshot
+        Ok(snapshot)
     }
 
     /// Reads the next events and calls `show` with those that match, until it breaks; then only with the others of the same
@@ -139,7 +141,7 @@ mod tests {
         assert_eq!(read(&mut watcher, 1).await, expected[..1]);
         assert!(watcher.changed().await, "the reader stopped before the last event");
         assert_eq!(read(&mut watcher, 9).await, expected[1..]);
-        assert_eq!((watcher.cursor(), watcher.snapshot().objects.len()), (expected[1], 2));
+        assert_eq!((watcher.cursor(), watcher.snapshot().unwrap().objects.len()), (expected[1], 2));
         let ops = ["d", "e", "f"].map(|name| put_op("n", name, "1"));
         let together = store.commit(Txn { ops: ops.into() }).await.unwrap().revision;
         let after = put_in(&store, "n", "g", "1").await;

@@ -1,5 +1,7 @@
 //! `corten bench apiserver`: one run from an empty data directory to a restart with all objects in it.
 
+mod on_etcd;
+
 use std::env;
 use std::ffi::OsString;
 use std::fs;
@@ -44,6 +46,10 @@ pub struct ApiserverOptions {
     pub idle_seconds: u32,
     /// The server binary to measure; this program if none is given.
     pub server_binary: Option<PathBuf>,
+    /// The etcd binary to use as the datastore, instead of the embedded store.
+    pub etcd: Option<PathBuf>,
+    /// Upstream's kube-apiserver to measure, too; with an etcd of its own.
+    pub kube_apiserver: Option<PathBuf>,
     /// Measure the machine's own limits first, with a child `bench raw-server` of this program.
     pub raw: bool,
     /// The parent of the temporary data directory. It should be on a disk, not in memory.
@@ -64,6 +70,8 @@ impl Default for ApiserverOptions {
             steady_seconds: 5,
             idle_seconds: 10,
             server_binary: None,
+            etcd: None,
+            kube_apiserver: None,
             raw: true,
             work_dir: env::temp_dir(),
         }
@@ -139,7 +147,10 @@ async fn measure(
     if options.raw {
         measure_machine(this_program, dir, &options, report).await?;
     }
-    let server = start_server(binary, dir).await?;
+    if let Some(etcd) = &options.etcd {
+        return on_etcd::measure(&options, etcd, binary, dir, report).await;
+    }
+    let server = start_server(binary, dir, &[]).await?;
     report.phase("start").set("ready_ms", server.ready_after.as_secs_f64() * 1e3);
     let mut session =
         Session { options: options.clone(), target: Arc::clone(&server.target), pid: server.pid, report };
@@ -147,7 +158,7 @@ async fn measure(
     run_phases(&mut session).await.with_context(|| process::tail(&log_path(dir)))?;
 
     let stopped_after = server.stop().await?;
-    let server = start_server(binary, dir).await.context("cannot restart the server")?;
+    let server = start_server(binary, dir, &[]).await.context("cannot restart the server")?;
     report
         .phase("restart")
         .set("stop_ms", stopped_after.as_secs_f64() * 1e3)
@@ -173,12 +184,13 @@ async fn measure_machine(
     raw::measure_http(this_program, &raw_dir, plan, report).await
 }
 
-async fn start_server(binary: &Path, dir: &Path) -> anyhow::Result<ServerProcess> {
+async fn start_server(binary: &Path, dir: &Path, further: &[&str]) -> anyhow::Result<ServerProcess> {
     let kubeconfig = dir.join("kubeconfig");
     let data_dir = dir.join("data");
     let mut arguments: Vec<OsString> = vec!["server".into(), "--data-dir".into(), data_dir.into()];
     arguments.extend(["--secure-port", "0", "--disable", WITHOUT, "--write-kubeconfig"].map(OsString::from));
     arguments.push(kubeconfig.clone().into());
+    arguments.extend(further.iter().map(OsString::from));
     ServerProcess::start(binary, &arguments, &kubeconfig, "/readyz", &log_path(dir)).await
 }
 

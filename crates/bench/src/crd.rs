@@ -21,7 +21,7 @@ use crate::process::{self, ServerProcess};
 use crate::report::Report;
 use crate::usage;
 use manifests::Manifests;
-use upstream::Etcd;
+pub(crate) use upstream::Etcd;
 pub use upstream::Upstream;
 
 /// Parts of the server that would use the machine during the measurement.
@@ -80,8 +80,8 @@ impl Default for CrdOptions {
 }
 
 /// A running server.
-struct Server {
-    process: ServerProcess,
+pub(crate) struct Server {
+    pub(crate) process: ServerProcess,
     /// The store of upstream's server.
     etcd: Option<Etcd>,
     kubeconfig: PathBuf,

@@ -80,6 +80,12 @@ struct ApiserverArgs {
     /// Server binary to measure [default: this program].
     #[arg(long)]
     server_binary: Option<PathBuf>,
+    /// etcd binary to use as the datastore, instead of the embedded store.
+    #[arg(long)]
+    etcd: Option<PathBuf>,
+    /// Upstream's kube-apiserver to measure, too, with an etcd of its own.
+    #[arg(long, requires = "etcd")]
+    kube_apiserver: Option<PathBuf>,
     /// Directory on the disk to measure.
     #[arg(long)]
     work_dir: Option<PathBuf>,
@@ -248,7 +254,12 @@ async fn admission(args: AdmissionArgs) -> anyhow::Result<()> {
 }
 
 async fn apiserver(args: ApiserverArgs) -> anyhow::Result<()> {
-    let mut options = ApiserverOptions { server_binary: args.server_binary, ..ApiserverOptions::default() };
+    let mut options = ApiserverOptions {
+        server_binary: args.server_binary,
+        etcd: args.etcd,
+        kube_apiserver: args.kube_apiserver,
+        ..ApiserverOptions::default()
+    };
     options.pods = args.pods.unwrap_or(options.pods);
     options.connections = args.connections.unwrap_or(options.connections);
     options.watchers = args.watchers.unwrap_or(options.watchers);

@@ -4,6 +4,8 @@
 //! A client of the API reads and writes everything, so a listener is either on TLS with client certificates or on a Unix
 //! socket of its owner. `corten etcd` alone also listens without TLS, on loopback addresses only.
 
+mod compatibility;
+
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -47,6 +49,9 @@ pub(crate) struct Args {
     /// URLs that clients are told to use [default: --listen-client-urls].
     #[arg(long, value_delimiter = ',')]
     advertise_client_urls: Vec<String>,
+    /// URLs to serve metrics and health on, without keys: http:// or https://.
+    #[arg(long, value_delimiter = ',')]
+    listen_metrics_urls: Vec<String>,
     /// File with the server certificate for https:// URLs.
     #[arg(long)]
     cert_file: Option<PathBuf>,
@@ -68,12 +73,17 @@ pub(crate) struct Args {
     /// Interval of progress notifications to watches that ask for them.
     #[arg(long, alias = "experimental-watch-progress-notify-interval", value_parser = parse_duration, default_value = "10m")]
     watch_progress_notify_interval: Duration,
-    /// Age at which history is compacted; 0 leaves that to clients.
+    /// Size of the store's files in bytes at which writes are refused until the alarm is disarmed; 0 for no limit.
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    quota_backend_bytes: i64,
+    /// Age at which history is compacted, such as 5m, or a number of hours; 0 leaves that to clients.
     #[arg(long, value_parser = parse_retention, default_value = "0s")]
     auto_compaction_retention: Duration,
     /// Open the store although acknowledged writes are damaged or missing.
     #[arg(long)]
     accept_data_loss: bool,
+    #[command(flatten)]
+    compatibility: compatibility::Compatibility,
 }
 
 /// The flags of `corten server` for etcd's API.
@@ -100,9 +110,15 @@ impl ServerFlags {
     }
 }
 
-/// A duration, or 0 for none.
+/// A duration, a number of hours, or 0 for none.
 fn parse_retention(text: &str) -> Result<Duration, String> {
-    if matches!(text, "0" | "0s" | "0m" | "0h") { Ok(Duration::ZERO) } else { parse_duration(text) }
+    if matches!(text, "0" | "0s" | "0m" | "0h") {
+        return Ok(Duration::ZERO);
+    }
+    match text.parse::<u32>() {
+        Ok(hours) => Ok(Duration::from_secs(u64::from(hours) * 3600)),
+        Err(_) => parse_duration(text),
+    }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -117,6 +133,7 @@ async fn serve(args: &Args) -> anyhow::Result<()> {
         args.client_cert_auth,
         "--client-cert-auth=false is not supported: use http:// on a loopback address"
     );
+    args.compatibility.check(&args.name)?;
     let data_dir = args.data_dir.clone().unwrap_or_else(|| format!("{}.etcd", args.name).into());
     hardening::prepare_data_directory(&data_dir)?;
     let history =
@@ -137,6 +154,7 @@ async fn serve(args: &Args) -> anyhow::Result<()> {
         max_txn_ops: args.max_txn_ops,
         max_request_bytes: args.max_request_bytes,
         progress_notify_interval: args.watch_progress_notify_interval,
+        quota_bytes: u64::try_from(args.quota_backend_bytes).ok().filter(|quota| *quota > 0),
         protected_prefix: None,
     };
     let etcd = Etcd::new(store.clone(), Identity::new(&args.name, advertised.clone()), options);
@@ -145,7 +163,11 @@ async fn serve(args: &Args) -> anyhow::Result<()> {
         key: args.key_file.as_deref(),
         ca: args.trusted_ca_file.as_deref(),
     };
-    let listeners = listen(&etcd, &args.listen_client_urls, &tls, Plaintext::Loopback).await?;
+    let service = Service::new(&etcd);
+    let mut listeners = JoinSet::new();
+    listen(&service, &args.listen_client_urls, &tls, Plaintext::Loopback, &mut listeners).await?;
+    let metrics = service.for_metrics();
+    listen(&metrics, &args.listen_metrics_urls, &tls, Plaintext::Metrics, &mut listeners).await?;
     tracing::info!(urls = %args.listen_client_urls.join(","), "ready to serve client requests");
     stop.wait().await;
     tracing::info!("stopping");
@@ -180,8 +202,10 @@ pub(crate) async fn serve_beside(
         key: flags.etcd_listen_key_file.as_deref(),
         ca: flags.etcd_listen_trusted_ca_file.as_deref(),
     };
-    let listeners = listen(&etcd, &flags.etcd_listen_client_urls, &tls, Plaintext::Never).await;
-    listeners.context("cannot serve etcd's API (--etcd-listen-client-urls)").map(Some)
+    let (service, mut listeners) = (Service::new(&etcd), JoinSet::new());
+    let listening = listen(&service, &flags.etcd_listen_client_urls, &tls, Plaintext::Never, &mut listeners);
+    listening.await.context("cannot serve etcd's API (--etcd-listen-client-urls)")?;
+    Ok(Some(listeners))
 }
 
 /// The files of TLS.
@@ -197,16 +221,17 @@ enum Plaintext {
     Loopback,
     /// Pods in the host's network reach loopback addresses too.
     Never,
+    /// Metrics and health are no secrets, and those who collect them are on other machines.
+    Metrics,
 }
 
 async fn listen(
-    etcd: &Arc<Etcd>,
+    service: &Service,
     urls: &[String],
     tls: &Tls<'_>,
     plaintext: Plaintext,
-) -> anyhow::Result<JoinSet<()>> {
-    let service = Service::new(etcd);
-    let mut serving = JoinSet::new();
+    serving: &mut JoinSet<()>,
+) -> anyhow::Result<()> {
     for url in urls {
         let failed = || format!("cannot listen on {url}");
         if let Some(path) = url.strip_prefix("unix://") {
@@ -221,7 +246,7 @@ async fn listen(
             "http" if plaintext == Plaintext::Never => {
                 bail!("{url}: clients need certificates; use https:// or unix://")
             }
-            "http" if !address.ip().is_loopback() => {
+            "http" if plaintext != Plaintext::Metrics && !address.ip().is_loopback() => {
                 bail!("{url} is not a loopback address: use https:// with --trusted-ca-file")
             }
             "http" => None,
@@ -230,7 +255,7 @@ async fn listen(
         let listener = TcpListener::bind(address).await.with_context(failed)?;
         serving.spawn(service.clone().serve_tcp(listener, limits(address.ip()), config));
     }
-    Ok(serving)
+    Ok(())
 }
 
 /// All clients on the same machine have one address.

@@ -7,8 +7,10 @@ mod agent;
 mod bench;
 mod component;
 mod controller_manager;
+mod datastore;
 mod dns;
 mod etcd;
+mod etcd_client;
 mod hardening;
 mod image;
 mod image_flags;
@@ -51,6 +53,8 @@ enum Command {
     ControllerManager(Box<controller_manager::Args>),
     /// Run only the scheduler, against any Kubernetes API server.
     Scheduler(scheduler::Args),
+    /// Move the objects of a cluster between datastores.
+    Datastore(datastore::Args),
     /// Serve etcd's v3 API from an embedded store, as a cluster of one member.
     Etcd(Box<etcd::Args>),
     /// Run only the service proxy, against any Kubernetes API server.
@@ -95,6 +99,7 @@ fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
         Command::Token(args) => token::run(args),
         Command::ControllerManager(args) => controller_manager::run(&args),
         Command::Scheduler(args) => scheduler::run(args),
+        Command::Datastore(args) => datastore::run(args),
         Command::Etcd(args) => etcd::run(&args),
         Command::Proxy(args) => proxy::run(&args),
         Command::Kubelet(args) => kubelet::run(&args),

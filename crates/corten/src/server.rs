@@ -307,11 +307,6 @@ async fn serve(
     };
     let data_dir = &args.data_dir;
     hardening::prepare_data_directory(data_dir)?;
-    if args.encryption_provider_config.is_some() && args.datastore.is_etcd()? {
-        bail!(
-            "--encryption-provider-config works with the embedded store only; remove it, or --etcd-servers"
-        );
-    }
     if args.etcd_listen.is_wanted() && args.datastore.is_etcd()? {
         bail!("--etcd-listen-client-urls serves the embedded store only; remove it, or --etcd-servers");
     }
@@ -320,10 +315,11 @@ async fn serve(
         None => EncryptionAtRest::default(),
     };
     let encryption = Arc::new(encryption);
-    let (store, pki) = match args.datastore.connect().await? {
+    let (store, pki) = match args.datastore.connect(Arc::clone(&encryption)).await? {
         Some(store) => (store, open_pki(data_dir, &args)?),
         None => open(data_dir, &args, Arc::clone(&encryption), threads)?,
     };
+    crate::datastore::check_complete(&store)?;
     let reload = args.encryption_provider_config_automatic_reload;
     if let Some(file) = args.encryption_provider_config.clone().filter(|_| reload) {
         tokio::spawn(async move { encryption.follow(&file).await });

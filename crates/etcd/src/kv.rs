@@ -16,6 +16,8 @@ use crate::service::Etcd;
 /// The sizes of a part of a streamed range.
 const STREAM_KEYS: usize = 1000;
 const STREAM_BYTES: usize = 1 << 20;
+/// The space of a key beside its name and value, as etcd estimates it.
+const PUT_OVERHEAD: usize = 256;
 /// The limit of what the ranges of one transaction return: each of them may return all keys.
 const TXN_BYTES: usize = 512 << 20;
 
@@ -160,8 +162,10 @@ impl Etcd {
 
     async fn execute(&self, request: &TxnRequest) -> Result<TxnResponse, Status> {
         let program = self.program(request)?;
-        if !program.is_read_only() {
-            self.check_alarm()?;
+        match cost(request) {
+            // Deletions make space.
+            0 => {}
+            cost => self.check_space(cost)?,
         }
         let outcome = self.store.run(program).await.map_err(status)?;
         // As in etcd, a transaction with a response that cannot be sent has taken place.
@@ -341,6 +345,17 @@ fn entries_bytes(entries: &[std::sync::Arc<corten_store::Entry>]) -> usize {
 
 fn too_much() -> Status {
     Status::new(Code::ResourceExhausted, "etcdserver: the ranges of a transaction return more than 512 MiB")
+}
+
+/// The space that a transaction needs, as etcd estimates it: that of the larger branch.
+fn cost(request: &TxnRequest) -> usize {
+    let of_op = |op: &RequestOp| match op {
+        RequestOp::Put(request) => PUT_OVERHEAD + request.key.len() + request.value.len(),
+        RequestOp::Txn(request) => cost(request),
+        RequestOp::None | RequestOp::Range(_) | RequestOp::DeleteRange(_) => 0,
+    };
+    let of_branch = |ops: &[RequestOp]| ops.iter().map(of_op).sum::<usize>();
+    of_branch(&request.success).max(of_branch(&request.failure))
 }
 
 /// The bytes of a transaction's keys and values.

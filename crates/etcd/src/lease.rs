@@ -13,11 +13,13 @@ use crate::service::Etcd;
 
 /// The shortest time to live, as etcd's with its usual election timeout of one second.
 const MIN_TTL: i64 = 2;
+/// The space of a lease, as etcd estimates it.
+const LEASE_COST: usize = 64;
 const MAX_TTL: i64 = 9_000_000_000;
 
 impl Etcd {
     pub(crate) async fn lease_grant(&self, request: LeaseGrantRequest) -> Result<LeaseGrantResponse, Status> {
-        self.check_alarm()?;
+        self.check_space(LEASE_COST)?;
         if request.ttl > MAX_TTL {
             return Err(LEASE_TTL_TOO_LARGE.into());
         }
@@ -32,11 +34,17 @@ impl Etcd {
         &self,
         request: LeaseRevokeRequest,
     ) -> Result<LeaseRevokeResponse, Status> {
-        let state = self.store.lease(lease(request.id)).ok_or(LEASE_NOT_FOUND)?;
-        let protected = |prefix| state.keys.iter().any(|key| key.starts_with(prefix));
-        self.check_writable(self.options.protected_prefix.is_some_and(protected))?;
+        self.store.lease(lease(request.id)).ok_or(LEASE_NOT_FOUND)?;
+        self.check_lease(request.id)?;
         self.store.revoke(lease(request.id)).await.map_err(status)?;
         Ok(LeaseRevokeResponse { header: Some(self.header()) })
+    }
+
+    /// Fails for a lease that holds protected keys: their owner decides how long they live.
+    fn check_lease(&self, id: i64) -> Result<(), Status> {
+        let Some(prefix) = self.options.protected_prefix else { return Ok(()) };
+        let keys = self.store.lease(lease(id)).map(|state| state.keys).unwrap_or_default();
+        self.check_writable(keys.iter().any(|key| key.starts_with(prefix)))
     }
 
     pub(crate) async fn lease_keep_alive(
@@ -45,6 +53,7 @@ impl Etcd {
         sender: Sender<LeaseKeepAliveResponse>,
     ) -> Result<(), Status> {
         while let Some(LeaseKeepAliveRequest { id }) = requests.next().await? {
+            self.check_lease(id)?;
             let ttl = match self.store.keep_alive(lease(id)).await {
                 Ok(()) => self.store.lease(lease(id)).map_or(0, |state| state.ttl.as_secs() as i64),
                 Err(Error::UnknownLease) => 0,

@@ -14,14 +14,17 @@
 
 mod check;
 mod convert;
+mod counted_io;
 mod identity;
 mod keys;
 mod kv;
 mod lease;
 pub mod listen;
 mod maintenance;
+mod metrics;
 mod recent;
 mod service;
+mod snapshot;
 mod watch;
 
 pub use identity::Identity;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use corten_base::ConnectionLimits;
-use corten_grpc::{Body, Router, ServerLimits};
+use corten_grpc::{Router, ServerLimits};
 use corten_serving::accept::accept;
 use http::{Request, Response, StatusCode, header};
 use hyper::body::{Frame, Incoming};
@@ -24,7 +24,9 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio_rustls::TlsAcceptor;
 
 use crate::Etcd;
+use crate::counted_io::CountedIo;
 use crate::identity::VERSION;
+use crate::metrics::{Counted, Traffic};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time that a client of HTTP/1.1 may take for a request's head.
@@ -37,14 +39,25 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 pub struct Service {
     etcd: Arc<Etcd>,
     router: Arc<Router>,
+    traffic: Arc<Traffic>,
     limits: ServerLimits,
+    /// True if keys are not served.
+    is_for_metrics: bool,
 }
 
 impl Service {
     pub fn new(etcd: &Arc<Etcd>) -> Service {
         // A client of etcd opens a stream for each watch and lease of a component.
         let limits = ServerLimits { streams: 10_000, ..ServerLimits::default() };
-        Service { etcd: Arc::clone(etcd), router: Arc::new(etcd.router()), limits }
+        let router = Arc::new(etcd.router());
+        let traffic = Arc::new(Traffic::of(&router));
+        Service { etcd: Arc::clone(etcd), router, traffic, limits, is_for_metrics: false }
+    }
+
+    /// The same server for listeners that serve metrics and health alone.
+    #[must_use]
+    pub fn for_metrics(&self) -> Service {
+        Service { is_for_metrics: true, ..self.clone() }
     }
 
     /// Serves a TCP listener until the returned future is dropped, over TLS if there is a configuration.
@@ -100,10 +113,12 @@ impl Service {
             .max_header_list_size(16 << 10)
             .keep_alive_interval(self.limits.keep_alive.interval)
             .keep_alive_timeout(self.limits.keep_alive.timeout);
+        let service = self.clone();
         let service = service_fn(move |request: Request<Incoming>| {
-            let service = self.clone();
+            let service = service.clone();
             async move { Ok::<_, Infallible>(service.respond(request).await) }
         });
+        let io = CountedIo::new(io, Arc::clone(&self.traffic));
         if let Err(err) = builder.serve_connection(TokioIo::new(io), service).await {
             tracing::debug!(%err, "connection ended");
         }
@@ -112,13 +127,20 @@ impl Service {
     async fn respond(&self, request: Request<Incoming>) -> Response<Either> {
         let content_type = request.headers().get(header::CONTENT_TYPE);
         if content_type.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc")) {
-            return self.router.handle(request).await.map(Either::Grpc);
+            if self.is_for_metrics {
+                return refused();
+            }
+            let calls = self.traffic.started(request.uri().path());
+            let response = self.router.handle(request).await;
+            return response.map(|body| Either::Grpc(Counted::new(body, calls)));
         }
         let (code, kind, text) = match request.uri().path() {
             "/version" => (StatusCode::OK, "application/json", versions()),
             "/health" => (StatusCode::OK, "application/json", self.health()),
             "/livez" | "/readyz" => (StatusCode::OK, "text/plain; charset=utf-8", "ok\n".to_owned()),
-            "/metrics" => (StatusCode::OK, corten_serving::http::METRICS_CONTENT_TYPE, self.etcd.metrics()),
+            "/metrics" => {
+                (StatusCode::OK, corten_serving::http::METRICS_CONTENT_TYPE, self.etcd.metrics(&self.traffic))
+            }
             _ => (StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "404 page not found\n".to_owned()),
         };
         let mut response = Response::new(Either::Text(Some(text.into())));
@@ -136,6 +158,12 @@ impl Service {
     }
 }
 
+fn refused() -> Response<Either> {
+    let mut response = Response::new(Either::Text(None));
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
+}
+
 fn versions() -> String {
     format!(r#"{{"etcdserver":"{VERSION}","etcdcluster":"{VERSION}","storage":"{VERSION}"}}"#)
 }
@@ -144,41 +172,11 @@ impl Etcd {
     fn is_healthy(&self) -> bool {
         self.check_alarm().is_ok() && !self.store.is_closed()
     }
-
-    /// The metrics that dashboards of etcd use, under its names.
-    fn metrics(&self) -> String {
-        let bytes = self.store.disk_bytes();
-        let revision = self.store.revision();
-        let gauges = [
-            ("etcd_server_has_leader", "Whether or not a leader exists. 1 is existence, 0 is not.", 1),
-            ("etcd_server_is_leader", "Whether or not this member is a leader. 1 if is, 0 otherwise.", 1),
-            (
-                "etcd_mvcc_db_total_size_in_bytes",
-                "Total size of the underlying database physically allocated in bytes.",
-                bytes,
-            ),
-            (
-                "etcd_mvcc_db_total_size_in_use_in_bytes",
-                "Total size of the underlying database logically in use in bytes.",
-                bytes,
-            ),
-            ("etcd_debugging_mvcc_current_revision", "The current revision of store.", revision),
-            (
-                "etcd_debugging_mvcc_compact_revision",
-                "The revision of the last compaction in store.",
-                self.store.compacted(),
-            ),
-        ];
-        let line = |(name, help, value): (&str, &str, u64)| {
-            format!("# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n")
-        };
-        gauges.into_iter().map(line).collect()
-    }
 }
 
 /// The body of a response: gRPC's, or a text.
 enum Either {
-    Grpc(Body),
+    Grpc(Counted),
     Text(Option<Bytes>),
 }
 

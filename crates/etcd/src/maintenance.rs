@@ -32,7 +32,7 @@ impl Etcd {
             db_size_in_use: bytes,
             is_learner: false,
             storage_version: VERSION.to_owned(),
-            db_size_quota: 0,
+            db_size_quota: self.options.quota_bytes.map_or(0, |quota| quota as i64),
             downgrade_info: Some(DowngradeInfo::default()),
         }
     }
@@ -64,6 +64,33 @@ impl Etcd {
 
     pub(crate) fn check_alarm(&self) -> Result<(), Status> {
         if self.alarms.lock().contains(&AlarmType::NoSpace) { Err(NO_SPACE.into()) } else { Ok(()) }
+    }
+
+    /// Refuses a write of this size if it does not fit, and from then on all that need space.
+    pub(crate) fn check_space(&self, bytes: usize) -> Result<(), Status> {
+        self.check_alarm()?;
+        let Some(quota) = self.options.quota_bytes else { return Ok(()) };
+        let used = self.store.disk_bytes();
+        if used.saturating_add(bytes as u64) < quota {
+            return Ok(());
+        }
+        tracing::warn!(
+            used,
+            quota,
+            "store is larger than its quota; writes are refused until the alarm is disarmed"
+        );
+        let mut alarms = self.alarms.lock();
+        if !alarms.contains(&AlarmType::NoSpace) {
+            alarms.push(AlarmType::NoSpace);
+        }
+        Err(NO_SPACE.into())
+    }
+
+    /// Replaces the store's logs by a snapshot, which frees the space of compacted revisions.
+    pub(crate) async fn defragment(&self) -> Result<DefragmentResponse, Status> {
+        self.check_writable(self.options.protected_prefix.is_some())?;
+        self.store.shrink().await.map_err(status)?;
+        Ok(DefragmentResponse { header: Some(self.header()) })
     }
 
     /// The checksum of all keys at a revision, or now.
@@ -142,13 +169,6 @@ impl Etcd {
 
 pub(crate) fn one_member() -> Status {
     Status::new(Code::Unimplemented, "etcdserver: this server is a cluster of one member; use etcd for more")
-}
-
-pub(crate) fn no_snapshot() -> Status {
-    Status::new(
-        Code::Unimplemented,
-        "etcdserver: snapshots in etcd's file format are not supported; copy the keys instead",
-    )
 }
 
 pub(crate) fn no_users() -> Status {

@@ -22,6 +22,8 @@ pub struct Options {
     pub max_txn_ops: usize,
     pub max_request_bytes: usize,
     pub progress_notify_interval: Duration,
+    /// The size of the store's files at which writes are refused until a client has disarmed the alarm; `None` for no limit.
+    pub quota_bytes: Option<u64>,
     /// Keys below it are read only: another part of the process owns them.
     pub protected_prefix: Option<&'static str>,
 }
@@ -32,6 +34,7 @@ impl Default for Options {
             max_txn_ops: 128,
             max_request_bytes: 3 << 19,
             progress_notify_interval: Duration::from_secs(600),
+            quota_bytes: None,
             protected_prefix: None,
         }
     }
@@ -121,14 +124,14 @@ impl Etcd {
 
     fn with_maintenance(self: &Arc<Etcd>, router: Router) -> Router {
         let call = || Arc::clone(self);
-        let (status, alarm, defragment, hash, hash_kv, leader, downgrade) =
-            (call(), call(), call(), call(), call(), call(), call());
+        let (status, alarm, defragment, hash, hash_kv, leader, downgrade, snapshot) =
+            (call(), call(), call(), call(), call(), call(), call(), call());
         router
             .unary(methods::STATUS, move |_, _: StatusRequest| ready(Ok(status.status())))
             .unary(methods::ALARM, move |_, request| ready(Ok(alarm.alarm(&request))))
-            // The store compacts its files by itself.
             .unary(methods::DEFRAGMENT, move |_, _: DefragmentRequest| {
-                ready(Ok(DefragmentResponse { header: Some(defragment.header()) }))
+                let etcd = Arc::clone(&defragment);
+                async move { etcd.defragment().await }
             })
             .unary(methods::HASH, move |_, _: HashRequest| {
                 let etcd = Arc::clone(&hash);
@@ -138,8 +141,9 @@ impl Etcd {
                 let etcd = Arc::clone(&hash_kv);
                 async move { etcd.hash(request.revision).await }
             })
-            .unary(methods::SNAPSHOT, |_, _: SnapshotRequest| {
-                ready(Err::<SnapshotResponse, _>(maintenance::no_snapshot()))
+            .server_streaming(methods::SNAPSHOT, move |_, _: SnapshotRequest, sender| {
+                let etcd = Arc::clone(&snapshot);
+                async move { etcd.snapshot(sender).await }
             })
             .unary(methods::MOVE_LEADER, move |_, request| ready(leader.move_leader(&request)))
             .unary(methods::DOWNGRADE, move |_, request| ready(downgrade.downgrade(&request)))

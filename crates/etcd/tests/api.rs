@@ -10,6 +10,7 @@ use corten_etcd_api::{methods, *};
 use corten_grpc::protobuf::Message;
 use corten_grpc::{CallOptions, Channel, ChannelOptions, Code, Endpoint, Receiver, Sender, Status};
 use corten_store::Store;
+use sha2::{Digest, Sha256};
 use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -543,4 +544,90 @@ async fn an_alarm_refuses_writes_until_it_is_disarmed() {
     assert_eq!(server.range(all()).await.count, 0, "reads go on");
     server.call::<_, AlarmResponse>(methods::ALARM, alarm(AlarmAction::Deactivate)).await.unwrap();
     assert!(server.call::<_, PutResponse>(methods::PUT, put()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_store_above_its_quota_refuses_writes_until_it_has_shrunk() {
+    let server = server_with(Options { quota_bytes: Some(1 << 20), ..Options::default() });
+    let value = "v".repeat(50_000);
+    let put = async |key: &str| {
+        let request = PutRequest { key: bytes(key), value: bytes(&value), ..PutRequest::default() };
+        server.call::<_, PutResponse>(methods::PUT, request).await
+    };
+    let mut revision = 0;
+    let refused = loop {
+        match put("a").await {
+            Ok(response) => revision = response.header.unwrap().revision,
+            Err(refused) => break refused,
+        }
+        assert!(revision < 1000, "space without end");
+    };
+    assert_eq!(refused, errors::NO_SPACE.into());
+    let status: StatusResponse = server.call(methods::STATUS, StatusRequest {}).await.unwrap();
+    assert_eq!(status.db_size_quota, 1 << 20);
+    assert!(status.errors[0].contains("NOSPACE"), "{:?}", status.errors);
+    assert_eq!(server.range(all()).await.count, 1, "reads are served");
+    let granted: Result<LeaseGrantResponse, _> =
+        server.call(methods::LEASE_GRANT, LeaseGrantRequest { ttl: 60, id: 0 }).await;
+    assert_eq!(granted, Err(errors::NO_SPACE.into()));
+    assert_eq!(server.delete("a", "").await.deleted, 1, "deletions make space");
+    server.compact(revision + 1).await.unwrap();
+    let _: DefragmentResponse = server.call(methods::DEFRAGMENT, DefragmentRequest {}).await.unwrap();
+    let shrinks = async {
+        while server.store.disk_bytes() > 500_000 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(DEADLINE, shrinks).await.expect("the files shrink");
+    assert!(put("a").await.is_err(), "the alarm is still there");
+    let disarm = AlarmRequest { action: AlarmAction::Deactivate, member_id: 0, alarm: AlarmType::NoSpace };
+    let _: AlarmResponse = server.call(methods::ALARM, disarm).await.unwrap();
+    put("a").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lease_of_protected_keys_is_not_renewed() {
+    let server = server_with(Options { protected_prefix: Some("/registry/"), ..Options::default() });
+    let keep_alive = async |id: i64| {
+        let (sender, mut receiver) = server
+            .channel
+            .streaming::<_, LeaseKeepAliveResponse>(methods::LEASE_KEEP_ALIVE, CallOptions::default());
+        sender.send(&LeaseKeepAliveRequest { id }).await.unwrap();
+        timeout(DEADLINE, receiver.next()).await.expect("no response")
+    };
+    let lease = server.store.grant(DEADLINE).await.unwrap();
+    let key = "/registry/events/n/e".into();
+    let op = corten_store::Op::Put {
+        key,
+        expect: corten_store::Expect::Any,
+        value: b"{}".to_vec().into(),
+        lease: Some(lease),
+    };
+    server.store.commit(op.into()).await.unwrap();
+    assert_eq!(keep_alive(lease.0 as i64).await, Err(errors::PERMISSION_DENIED.into()));
+    let own: LeaseGrantResponse =
+        server.call(methods::LEASE_GRANT, LeaseGrantRequest { ttl: 60, id: 0 }).await.unwrap();
+    assert_eq!(keep_alive(own.id).await.unwrap().map(|response| response.ttl), Some(60));
+}
+
+#[tokio::test]
+async fn a_snapshot_is_a_database_and_its_checksum() {
+    let server = server();
+    for index in 0..50 {
+        server.put(&format!("key-{index}"), &"v".repeat(index * 200)).await;
+    }
+    let (sender, mut receiver) =
+        server.channel.streaming::<_, SnapshotResponse>(methods::SNAPSHOT, CallOptions::default());
+    sender.send(&SnapshotRequest {}).await.unwrap();
+    drop(sender);
+    let (mut file, mut remaining) = (Vec::new(), None);
+    while let Some(response) = timeout(DEADLINE, receiver.next()).await.expect("no response").unwrap() {
+        let bytes = response.blob.len() as u64;
+        assert!(remaining.is_none_or(|before| before == response.remaining_bytes + bytes));
+        remaining = Some(response.remaining_bytes);
+        file.extend_from_slice(&response.blob);
+    }
+    assert_eq!((remaining, file.len() % 512), (Some(0), 32), "pages and a checksum");
+    let (database, checksum) = file.split_at(file.len() - 32);
+    assert_eq!(<[u8; 32]>::from(Sha256::digest(database)), checksum);
 }

@@ -151,6 +151,11 @@ impl Router {
         response
     }
 
+    /// The paths of all methods.
+    pub fn methods(&self) -> impl Iterator<Item = &'static str> {
+        self.methods.keys().copied()
+    }
+
     fn unknown(&self, path: &str) -> Status {
         let (service, method) =
             path.strip_prefix('/').and_then(|path| path.rsplit_once('/')).unwrap_or_default();

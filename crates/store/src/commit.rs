@@ -34,6 +34,15 @@ pub(crate) struct Committer {
     lock: File,
 }
 
+/// The decisions about a batch.
+struct Planned {
+    changes: Changes,
+    assigned: Revision,
+    responses: Vec<Response>,
+    /// True if a snapshot is to replace the logs.
+    shrink: bool,
+}
+
 impl Committer {
     pub(crate) fn new(
         shared: Arc<Shared>,
@@ -60,9 +69,10 @@ impl Committer {
     }
 
     fn commit(&mut self, requests: Vec<Request>) {
-        let (changes, assigned, responses) = self.plan(requests);
+        let Planned { changes, assigned, responses, shrink } = self.plan(requests);
         self.assigned = assigned;
         if changes.is_empty() {
+            self.begin_generation(shrink);
             responses.into_iter().for_each(Response::send);
             return;
         }
@@ -73,7 +83,7 @@ impl Committer {
                 }
                 self.publish(&changes);
                 responses.into_iter().for_each(Response::send);
-                self.begin_generation(self.needs_snapshot());
+                self.begin_generation(shrink || self.needs_snapshot());
             }
             Err(error) => {
                 let err = &error as &dyn StdError;
@@ -122,13 +132,14 @@ impl Committer {
         }
     }
 
-    fn plan(&self, requests: Vec<Request>) -> (Changes, Revision, Vec<Response>) {
+    fn plan(&self, requests: Vec<Request>) -> Planned {
         let state = self.shared.live.state.read();
         let leases = self.shared.leases.lock();
         let compacted = self.shared.live.compacted();
         let sealing = &*self.shared.generations.sealing;
         let mut planner = Planner::new(&state, &leases, sealing, compacted, self.assigned, Instant::now());
         let mut responses = Vec::with_capacity(requests.len());
+        let mut shrink = false;
         for request in requests {
             responses.push(match request {
                 Request::Txn(txn, reply) => Response::Txn(planner.txn(txn), reply),
@@ -141,15 +152,22 @@ impl Committer {
                     Response::Done(Ok(()), reply)
                 }
                 Request::Compact(revision, reply) => Response::Done(planner.compact(revision), reply),
+                Request::Shrink(reply) => {
+                    shrink = true;
+                    Response::Done(Ok(()), reply)
+                }
+                Request::Raise(revision, reply) => Response::Done(planner.raise(revision), reply),
             });
         }
         let (changes, assigned) = planner.finish();
-        (changes, assigned, responses)
+        Planned { changes, assigned, responses, shrink }
     }
 
     /// Makes the changes durable: the log first, then the witness.
     fn store(&mut self, changes: &Changes) -> Result<(), Error> {
+        let started = Instant::now();
         self.engine.commit(changes)?;
+        self.shared.commits.observe(started.elapsed().as_secs_f64());
         if let Some(last) = changes.writes.last() {
             let marks = Marks { acknowledged: last.event.revision, assigned: self.assigned };
             // The commit is valid without this; the witness is a second check.

@@ -41,7 +41,7 @@ use crate::{Error, Revision, live::Live};
 use keys::Keys;
 use pending::Pending;
 use progress::Readers;
-pub use translation::Translation;
+pub use translation::{Translation, Unreadable};
 
 /// The options of a store on etcd.
 #[derive(Clone, Debug)]
@@ -55,6 +55,8 @@ pub struct EtcdOptions {
     pub timeout: Duration,
     /// The time between compactions; `None` if another process compacts.
     pub compaction: Option<Duration>,
+    /// Never writes anything, not even to learn how far a watch is: `catch_up` fails on servers that do not report it.
+    pub read_only: bool,
     /// The time without traffic after which a connection is checked.
     pub keep_alive: KeepAlive,
 }
@@ -67,6 +69,7 @@ impl EtcdOptions {
             root: "/registry/".into(),
             timeout: Duration::from_secs(60),
             compaction: Some(Duration::from_secs(5 * 60)),
+            read_only: false,
             keep_alive: KeepAlive { interval: Duration::from_secs(30), timeout: Duration::from_secs(10) },
         }
     }
@@ -79,6 +82,7 @@ pub(crate) struct Etcd {
     keys: Keys,
     translation: Arc<dyn Translation>,
     timeout: Duration,
+    is_read_only: bool,
     pending: Pending,
     readers: Readers,
     /// Signalled when the watch is to report its progress.
@@ -103,6 +107,7 @@ impl Etcd {
             keys: Keys::new(options.prefix, options.root),
             translation,
             timeout: options.timeout,
+            is_read_only: options.read_only,
             pending: Pending::default(),
             readers: Readers::default(),
             wants_progress: Notify::new(),
@@ -113,7 +118,7 @@ impl Etcd {
         etcd.live = Arc::new(etcd.load().await?);
         let etcd = Arc::new(etcd);
         etcd.start(Arc::clone(&etcd).follow());
-        if let Some(interval) = options.compaction {
+        if let Some(interval) = options.compaction.filter(|_| !options.read_only) {
             etcd.start(Arc::clone(&etcd).compact_periodically(interval));
         }
         Ok(etcd)

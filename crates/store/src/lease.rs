@@ -64,6 +64,8 @@ struct Lease {
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     leases: BTreeMap<LeaseId, Lease>,
+    /// The deadlines of all leases, in order.
+    deadlines: BTreeSet<(Instant, LeaseId)>,
     /// The highest id ever granted.
     pub(crate) last: u64,
 }
@@ -82,6 +84,12 @@ impl Leases {
     /// Grants, renews or (with `None`) revokes a lease.
     pub(crate) fn set(&mut self, id: LeaseId, term: Option<Term>) {
         self.last = self.last.max(id.0);
+        if let Some(before) = self.get(id) {
+            self.deadlines.remove(&(before.deadline, id));
+        }
+        if let Some(term) = term {
+            self.deadlines.insert((term.deadline, id));
+        }
         match term {
             None => {
                 self.leases.remove(&id);
@@ -124,11 +132,38 @@ impl Leases {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.leases.values().map(|lease| lease.term.deadline).min()
+        self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
+    /// The leases that have expired, the first ones first.
     pub(crate) fn expired(&self, now: Instant) -> Vec<LeaseId> {
-        let due = self.leases.iter().filter(|(_, lease)| lease.term.deadline <= now);
-        due.map(|(id, _)| *id).collect()
+        self.deadlines.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, id)| *id).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_follow_grants_renewals_and_revocations() {
+        let start = Instant::now();
+        let term = |seconds| Some(Term::starting(start, Duration::from_secs(seconds)));
+        let mut leases = Leases::default();
+        for (id, seconds) in [(1, 30), (2, 10), (3, 20), (4, 10)] {
+            leases.set(LeaseId(id), term(seconds));
+        }
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(leases.next_deadline(), Some(at(10)));
+        assert_eq!(leases.expired(at(20)), [2, 4, 3].map(LeaseId));
+        leases.set(LeaseId(2), term(40));
+        leases.set(LeaseId(4), None);
+        leases.set(LeaseId(4), None);
+        assert_eq!((leases.next_deadline(), leases.expired(at(19))), (Some(at(20)), vec![]));
+        assert_eq!(leases.expired(at(40)), [3, 1, 2].map(LeaseId));
+        for id in 1..=4 {
+            leases.set(LeaseId(id), None);
+        }
+        assert_eq!(leases.next_deadline(), None);
     }
 }

@@ -193,6 +193,15 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
+    /// Skips revisions, as those of failed commits are skipped.
+    pub(crate) fn raise(&mut self, revision: Revision) -> Result<(), Error> {
+        if i64::try_from(revision).is_err() {
+            return Err(Error::Invalid("the revision is larger than any that etcd has"));
+        }
+        self.assigned = self.assigned.max(revision);
+        Ok(())
+    }
+
     /// The revision of the next write.
     pub(crate) fn next_revision(&self) -> Revision {
         self.assigned + 1

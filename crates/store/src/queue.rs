@@ -29,6 +29,10 @@ pub(crate) enum Request {
     /// Revoke expired leases.
     Expire(Reply<()>),
     Compact(Revision, Reply<()>),
+    /// Replace the logs by a snapshot.
+    Shrink(Reply<()>),
+    /// Assign later revisions than this from now on.
+    Raise(Revision, Reply<()>),
 }
 
 impl Request {

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
+use corten_serving::metrics::Histogram;
 use parking_lot::Mutex;
 
 use crate::{
@@ -21,7 +22,13 @@ pub(crate) struct Shared {
     pub(crate) queue: Queue,
     pub(crate) housekeeping: Housekeeping,
     pub(crate) generations: Arc<Generations>,
+    /// The time that writing and syncing a commit took.
+    pub(crate) commits: Histogram,
 }
+
+/// etcd's bounds for its write-ahead log.
+const COMMIT_BOUNDS: [f64; 14] =
+    [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192];
 
 impl Shared {
     pub(crate) fn new(loaded: Loaded, generations: Arc<Generations>, queue: Queue) -> Self {
@@ -31,6 +38,7 @@ impl Shared {
             queue,
             housekeeping: Housekeeping::default(),
             generations,
+            commits: Histogram::new(&COMMIT_BOUNDS),
         }
     }
 

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use corten_serving::metrics::Histogram;
 use tokio::sync::watch::Receiver;
 
 use crate::{
@@ -188,6 +189,33 @@ impl Store {
         }
     }
 
+    /// Makes all further writes have later revisions than this one. etcd needs a write for each revision that it skips.
+    pub async fn raise(&self, revision: Revision) -> Result<(), Error> {
+        match &self.handle.engine {
+            Engine::Embedded(embedded) => {
+                embedded.shared.queue.submit(|reply| Request::Raise(revision, reply)).await
+            }
+            Engine::Etcd(etcd) => etcd.raise(revision).await,
+        }
+    }
+
+    /// True if a write of the same value would store it in another form: sealed with another key, or in another version. An
+    /// embedded store writes such values again when it opens.
+    pub async fn is_stale(&self, key: &str) -> Result<bool, Error> {
+        match &self.handle.engine {
+            Engine::Embedded(_) => Ok(false),
+            Engine::Etcd(etcd) => etcd.is_stale(key).await,
+        }
+    }
+
+    /// The entry with its value, if it was [`crate::Unreadable`] and can be read now.
+    pub fn read_again(&self, entry: &Entry) -> Option<Arc<Entry>> {
+        match &self.handle.engine {
+            Engine::Embedded(_) => None,
+            Engine::Etcd(etcd) => etcd.read_again(entry),
+        }
+    }
+
     /// Grants a lease: unless kept alive, it expires after `ttl`, and its keys are deleted. etcd counts whole seconds, and
     /// no fewer than its election timeout.
     pub async fn grant(&self, ttl: Duration) -> Result<LeaseId, Error> {
@@ -212,12 +240,31 @@ impl Store {
         self.embedded().ok()?.shared.leases.lock().state(id, Instant::now())
     }
 
+    /// The time until a lease expires; `None` if there is no such lease.
+    pub async fn lease_remaining(&self, id: LeaseId) -> Result<Option<Duration>, Error> {
+        match &self.handle.engine {
+            Engine::Embedded(_) => Ok(self.lease(id).map(|lease| lease.remaining)),
+            Engine::Etcd(etcd) => etcd.remaining(id).await,
+        }
+    }
+
     /// All leases of an embedded store, those that end first at the beginning.
     pub fn leases(&self) -> Vec<LeaseId> {
         let Ok(embedded) = self.embedded() else { return Vec::new() };
         let mut terms: Vec<_> = embedded.shared.leases.lock().terms().collect();
         terms.sort_unstable_by_key(|(id, term)| (term.deadline, *id));
         terms.into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Replaces the logs of an embedded store by a snapshot, which frees the space of what was compacted. Resolves when that
+    /// has begun.
+    pub async fn shrink(&self) -> Result<(), Error> {
+        self.embedded()?.shared.queue.submit(Request::Shrink).await
+    }
+
+    /// The time that commits of an embedded store took on disk.
+    pub fn commit_durations(&self) -> Option<&Histogram> {
+        self.embedded().ok().map(|embedded| &embedded.shared.commits)
     }
 
     /// The bytes of the files of an embedded store.

@@ -13,7 +13,7 @@ use corten_registry::{GarbageCollection, Grace};
 use corten_store::{Error as StoreError, Expect};
 
 use super::write::RACE_RETRIES;
-use super::{commit, list, write};
+use super::{commit, delete_unreadable, list, write};
 use crate::admission::{self, Write};
 use crate::call::{self, Call};
 use crate::crd;
@@ -26,7 +26,7 @@ use crate::respond::{self, Answer};
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-const IGNORE_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+pub(super) const IGNORE_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
 /// The delete options of a request.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -38,7 +38,7 @@ pub(crate) struct DeleteOptions {
     pub(super) resource_version: Option<String>,
     pub(crate) dry_run: bool,
     /// Requests the deletion of an object that cannot be read from the storage.
-    ignore_read_error: bool,
+    pub(super) ignore_read_error: bool,
 }
 
 impl DeleteOptions {
@@ -160,6 +160,18 @@ impl DeleteOptions {
                 &Value::from(policy.as_str()),
                 &["Foreground", "Background", "Orphan", "nil"],
             );
+        }
+        let others = [
+            (self.propagation.is_some(), "propagationPolicy"),
+            (self.orphan_dependents.is_some(), "orphanDependents"),
+            (self.grace.is_some(), "gracePeriodSeconds"),
+            (self.uid.is_some() || self.resource_version.is_some(), "preconditions"),
+        ];
+        for (is_set, other) in others.into_iter().filter(|_| self.ignore_read_error) {
+            if is_set {
+                let why = format!("cannot be set together with .{other}");
+                errors.invalid(IGNORE_READ_ERROR, &Value::from(true), why);
+            }
         }
         if errors.is_empty() {
             Ok(())
@@ -311,6 +323,9 @@ fn wanted_finalizers(object: &Value, options: &DeleteOptions, default: GarbageCo
 pub(crate) async fn delete(call: &mut Call) -> Result<Answer, Status> {
     let options = DeleteOptions::read(call)?;
     let wanted = call.wanted()?;
+    if options.ignore_read_error {
+        return delete_unreadable::delete(call, options.dry_run, wanted).await;
+    }
     warn_of_orphans(call, &options);
     let (outcome, current) = delete_named(call, &options, Admitted::Named).await?;
     match outcome {
@@ -339,7 +354,7 @@ pub(super) async fn delete_named(
 ) -> Result<(Outcome, Arc<Object>), Status> {
     let cache = list::cache(call)?.clone();
     for _ in 0..RACE_RETRIES {
-        let current = cache.get(&call.at.namespace, &call.at.name).ok_or_else(|| call.not_found())?;
+        let current = cache.find(&call.at.namespace, &call.at.name)?.ok_or_else(|| call.not_found())?;
         if let Some(outcome) = delete_object(call, &cache, &current, options, admitted).await? {
             return Ok((outcome, current));
         }
@@ -387,14 +402,6 @@ async fn delete_object(
     admitted: Admitted,
 ) -> Result<Option<Outcome>, Status> {
     let object = current.tree();
-    if options.ignore_read_error {
-        let why = format!(
-            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: unsafe deletion is not \
-             allowed because the object is decodable from storage",
-            current.key
-        );
-        return Err(Status::conflict(call.served.group(), call.served.name(), &call.at.name, why));
-    }
     options.check(call, &object)?;
     let shown = crd::to_served(call, object.clone()).await?;
     match admitted {
@@ -435,6 +442,12 @@ async fn delete_object(
 /// Deletes all objects that a list with the same parameters contains.
 pub(crate) async fn delete_collection(call: &mut Call) -> Result<Answer, Status> {
     let options = DeleteOptions::read(call)?;
+    if options.ignore_read_error {
+        let mut errors = ErrorList::new();
+        let why = "is not allowed with DELETECOLLECTION, try again after removing the option";
+        errors.invalid(IGNORE_READ_ERROR, &Value::from(true), why);
+        return Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", &errors));
+    }
     let wanted = call.wanted_list()?;
     let cache = list::cache(call)?.clone();
     let (mut targets, list_meta) = list::select(call).await?;

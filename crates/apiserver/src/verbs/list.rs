@@ -30,7 +30,7 @@ pub(crate) async fn get(call: &Call) -> Result<Answer, Status> {
     let cache = cache(call)?;
     let revision = resource_version(call.query.text("resourceVersion")).map_err(Status::unexplained)?;
     not_future(revision, cache)?;
-    let object = cache.get(&call.at.namespace, &call.at.name).ok_or_else(|| call.not_found())?;
+    let object = cache.find(&call.at.namespace, &call.at.name)?.ok_or_else(|| call.not_found())?;
     respond::object(200, call, &object.json, wanted).await
 }
 
@@ -194,6 +194,13 @@ fn validate(version: &str, matching: &str, token: &str, initial_events: bool) ->
 
 async fn snapshot(call: &Call, cache: &Cache, from: &Position) -> Result<Snapshot, Status> {
     let namespace = &call.at.namespace;
+    let is_from_cache = matches!(from, Position::Newest { .. })
+        && !call.query.text("resourceVersion").is_empty()
+        && call.query.text("continue").is_empty();
+    if is_from_cache {
+        cache.check_complete()?;
+    }
+    cache.check_readable(&scope(call, cache))?;
     let (revision, after) = match from {
         Position::Newest { after } => return Ok(cache.snapshot(namespace, after.as_deref())),
         Position::Exact { revision, after } => (*revision, after.as_deref()),
@@ -202,13 +209,14 @@ async fn snapshot(call: &Call, cache: &Cache, from: &Position) -> Result<Snapsho
     if let Some(snapshot) = cache.snapshot_at(namespace, after, revision) {
         return Ok(snapshot);
     }
-    cache.snapshot_from_history(namespace, after, revision).await.map_err(|error| match error {
+    let past = cache.snapshot_from_history(namespace, after, revision).await.map_err(|error| match error {
         corten_store::Error::Compacted { .. } => match after {
             Some(after) => expired_continue(after, &scope(call, cache)),
             None => Status::expired("The resourceVersion for the provided list is too old."),
         },
         error => Status::internal(error),
-    })
+    });
+    past?
 }
 
 /// The matching objects of one page, and the metadata of their list.

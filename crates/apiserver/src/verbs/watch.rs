@@ -55,6 +55,7 @@ pub(crate) async fn watch(call: &Call, shutdown: watch::Receiver<bool>) -> Resul
         call.backend.store.catch_up().await.map_err(store_failure)?;
     }
     cache.catch_up().await;
+    cache.check_complete()?;
     let filter = list::filter(call)?;
     let options = options(call, &cache)?;
     let encoder = Encoder {
@@ -79,7 +80,7 @@ pub(crate) async fn watch(call: &Call, shutdown: watch::Receiver<bool>) -> Resul
     };
     match options.start {
         Start::After(revision) => stream.watcher.start_after(revision),
-        Start::State { marked } => stream.begin_with_state(marked),
+        Start::State { marked } => stream.begin_with_state(marked)?,
         Start::Refused(status) => stream.refused = Some(status),
     }
     let stream = futures_util::stream::unfold(stream, async |mut stream| {
@@ -167,10 +168,11 @@ struct WatchStream {
 }
 
 impl WatchStream {
-    fn begin_with_state(&mut self, marked: bool) {
-        let snapshot = self.watcher.snapshot();
+    fn begin_with_state(&mut self, marked: bool) -> Result<(), Status> {
+        let snapshot = self.watcher.snapshot()?;
         self.initial = snapshot.objects.into();
         self.bookmark = marked.then_some(snapshot.revision);
+        Ok(())
     }
 
     /// The next bytes to send; `None` ends the watch.

@@ -45,7 +45,7 @@ pub(crate) struct Current {
 impl Current {
     /// The object that a request names, if it exists.
     pub(crate) async fn read(call: &Call, cache: &Cache) -> Result<Option<Current>, Status> {
-        let Some(object) = cache.get(&call.at.namespace, &call.at.name) else { return Ok(None) };
+        let Some(object) = cache.find_to_change(&call.at.namespace, &call.at.name)? else { return Ok(None) };
         Ok(Some(Current { tree: crd::to_served(call, object.tree()).await?, object }))
     }
 
@@ -344,7 +344,7 @@ pub(super) async fn replace_stored(
         map.insert("kind", &cache.form.kind);
         map.insert("apiVersion", cache.form.api_version.as_str());
     }
-    if new == *old && !object.is_stale && !object.is_foreign {
+    if new == *old && !object.is_stale && !object.is_foreign && !is_stored_otherwise(call, object).await? {
         return Ok(Replaced::Stored(object.json.clone()));
     }
     let new = crd::to_stored(call, new).await?;
@@ -368,6 +368,12 @@ pub(super) async fn replace_stored(
         Err(StoreError::Conflict { .. }) => Ok(Replaced::Overtaken),
         Err(error) => Err(store_failure(error)),
     }
+}
+
+/// True if an unchanged object is written nevertheless, because the store has it in another form than a write would give it:
+/// sealed with an earlier key, for instance.
+async fn is_stored_otherwise(call: &Call, object: &Object) -> Result<bool, Status> {
+    call.backend.store.is_stale(&object.key).await.map_err(store_failure)
 }
 
 /// `replace` for a new number of replicas: the object's spec and managedFields, changed through its `scale`, which has

@@ -24,16 +24,16 @@ pub struct Upstream {
 }
 
 /// The member of etcd that upstream's server writes to. It is killed when it is dropped: its data are deleted.
-pub(super) struct Etcd {
+pub(crate) struct Etcd {
     _child: Child,
     pub(super) pid: u32,
 }
 
 impl Upstream {
     /// Starts both with an empty data directory, without any other component.
-    pub(super) async fn start(&self, dir: &Path) -> anyhow::Result<Server> {
-        let [port, client_port, peer_port] = free_ports()?;
-        let etcd = self.start_etcd(dir, client_port, peer_port)?;
+    pub(crate) async fn start(&self, dir: &Path) -> anyhow::Result<Server> {
+        let [port] = free_ports()?;
+        let (etcd, url) = Etcd::start(&self.etcd, dir)?;
         let pki_dir = dir.join("pki");
         let sans = Sans::apiserver(Ipv4Addr::LOCALHOST.into());
         let pki = ServerPki::load_or_create(&pki_dir, &sans, SystemTime::now())?;
@@ -44,7 +44,7 @@ impl Upstream {
         let file = |name: &str| pki_dir.join(name).into_os_string();
         let mut arguments: Vec<OsString> = Vec::new();
         let flags: [(&str, OsString); 13] = [
-            ("--etcd-servers", format!("http://127.0.0.1:{client_port}").into()),
+            ("--etcd-servers", url.into()),
             ("--secure-port", port.to_string().into()),
             ("--bind-address", "127.0.0.1".into()),
             ("--advertise-address", "127.0.0.1".into()),
@@ -67,12 +67,15 @@ impl Upstream {
             ServerProcess::start_at(&target, &self.kube_apiserver, &arguments, "/readyz", &log).await?;
         Ok(Server { process, etcd: Some(etcd), kubeconfig })
     }
+}
 
-    fn start_etcd(&self, dir: &Path, client_port: u16, peer_port: u16) -> anyhow::Result<Etcd> {
-        let (client, peer) =
-            (format!("http://127.0.0.1:{client_port}"), format!("http://127.0.0.1:{peer_port}"));
+impl Etcd {
+    /// Starts a member with an empty data directory; returns it and its URL.
+    pub(crate) fn start(binary: &Path, dir: &Path) -> anyhow::Result<(Etcd, String)> {
+        let [client, peer] = free_ports()?;
+        let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
         let log = fs::File::create(dir.join("etcd.log"))?;
-        let child = Command::new(&self.etcd)
+        let child = Command::new(binary)
             .arg("--data-dir")
             .arg(dir.join("etcd"))
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
@@ -83,16 +86,21 @@ impl Upstream {
             .stderr(log)
             .kill_on_drop(true)
             .spawn()
-            .with_context(|| format!("cannot start {}", self.etcd.display()))?;
+            .with_context(|| format!("cannot start {}", binary.display()))?;
         let pid = child.id().context("etcd exited at once")?;
-        Ok(Etcd { _child: child, pid })
+        Ok((Etcd { _child: child, pid }, client))
     }
 }
 
 /// Ports that no process listens on.
-fn free_ports() -> anyhow::Result<[u16; 3]> {
-    let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let open = [listen()?, listen()?, listen()?];
-    let [a, b, c] = open.each_ref().map(TcpListener::local_addr);
-    Ok([a?.port(), b?.port(), c?.port()])
+fn free_ports<const N: usize>() -> anyhow::Result<[u16; N]> {
+    let mut open = Vec::with_capacity(N);
+    for _ in 0..N {
+        open.push(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?);
+    }
+    let mut ports = [0; N];
+    for (port, listener) in ports.iter_mut().zip(&open) {
+        *port = listener.local_addr()?.port();
+    }
+    Ok(ports)
 }

@@ -30,8 +30,10 @@ fn fixture() -> Fixture {
 
 impl Fixture {
     async fn listen(&self, url: &str, tls: &Tls<'_>, plaintext: Plaintext) -> Result<JoinSet<()>, String> {
-        let listening = listen(&self.etcd, &[url.to_owned()], tls, plaintext).await;
-        listening.map_err(|error| format!("{error:#}"))
+        let mut serving = JoinSet::new();
+        let listening =
+            listen(&Service::new(&self.etcd), &[url.to_owned()], tls, plaintext, &mut serving).await;
+        listening.map(|()| serving).map_err(|error| format!("{error:#}"))
     }
 }
 
@@ -49,7 +51,81 @@ fn the_defaults_of_all_flags_are_valid() {
     assert_eq!(parse(&[]).unwrap(), Duration::ZERO);
     assert_eq!(parse(&["--auto-compaction-retention", "0"]).unwrap(), Duration::ZERO);
     assert_eq!(parse(&["--auto-compaction-retention", "5m"]).unwrap(), Duration::from_secs(300));
+    assert_eq!(parse(&["--auto-compaction-retention", "2"]).unwrap(), Duration::from_secs(7200));
     assert!(parse(&["--auto-compaction-retention", "-1s"]).is_err());
+    assert!(parse(&["--auto-compaction-mode", "revision"]).is_err());
+}
+
+#[test]
+fn the_flags_of_launchers_are_accepted_for_one_member() {
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+    let check = |members: &str| {
+        // As kubeadm starts etcd.
+        let words = [
+            "etcd",
+            "--advertise-client-urls=https://192.0.2.1:2379",
+            "--cert-file=a",
+            "--client-cert-auth=true",
+            "--data-dir=d",
+            "--feature-gates=InitialCorruptCheck=true",
+            "--initial-advertise-peer-urls=https://192.0.2.1:2380",
+            "--key-file=k",
+            "--listen-client-urls=https://127.0.0.1:2379,https://192.0.2.1:2379",
+            "--listen-metrics-urls=http://127.0.0.1:2381",
+            "--listen-peer-urls=https://192.0.2.1:2380",
+            "--name=one",
+            "--peer-cert-file=p",
+            "--peer-client-cert-auth=true",
+            "--peer-key-file=q",
+            "--peer-trusted-ca-file=c",
+            "--snapshot-count=10000",
+            "--trusted-ca-file=c",
+            "--watch-progress-notify-interval=5s",
+            "--quota-backend-bytes=-1",
+            "--unsafe-no-fsync",
+            "--initial-cluster",
+            members,
+        ];
+        let command = <Command as clap::Parser>::try_parse_from(words).unwrap();
+        command.args.compatibility.check(&command.args.name).map_err(|error| error.to_string())
+    };
+    assert_eq!(check("one=https://192.0.2.1:2380"), Ok(()));
+    let refused = check("one=https://192.0.2.1:2380,two=https://192.0.2.2:2380").unwrap_err();
+    assert!(refused.contains("the cluster has one member, one"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_listener_for_metrics_serves_no_keys() {
+    let fixture = fixture();
+    let url = "http://127.0.0.1:0";
+    let refused = fixture.listen("http://0.0.0.0:0", &NO_TLS, Plaintext::Loopback).await.unwrap_err();
+    assert!(refused.contains("is not a loopback address"), "{refused}");
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let service = Service::new(&fixture.etcd).for_metrics();
+    tokio::spawn(service.serve_tcp(listener, limits(address.ip()), None));
+    let get = async |head: &str| {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        response
+    };
+    let metrics = get("GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    for name in [
+        "etcd_server_has_leader 1",
+        "etcd_disk_wal_fsync_duration_seconds_bucket",
+        "grpc_server_started_total",
+    ] {
+        assert!(metrics.contains(name), "{name}: {metrics}");
+    }
+    let head = "POST /etcdserverpb.KV/Range HTTP/1.1\r\nhost: x\r\ncontent-type: application/grpc\r\nconnection: close\r\n\r\n";
+    assert!(get(head).await.starts_with("HTTP/1.1 404 "));
+    assert!(fixture.listen(url, &NO_TLS, Plaintext::Metrics).await.is_ok());
 }
 
 #[tokio::test]

@@ -1,18 +1,15 @@
 //! The flags that choose the datastore: the embedded store by default, or etcd.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use corten_apiserver::{StorageMediaType, StoredForms};
-use corten_grpc::Endpoint;
+use corten_apiserver::{EncryptedForms, EncryptionAtRest, StorageMediaType, StoredForms};
 use corten_store::{EtcdOptions, Store};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
 
 use super::parse_duration;
+use crate::etcd_client::{self, TlsFiles};
 
 #[derive(clap::Args)]
 pub(super) struct DatastoreFlags {
@@ -44,21 +41,21 @@ pub(super) struct DatastoreFlags {
 
 impl DatastoreFlags {
     /// Connects to etcd, if the flags name servers.
-    pub(super) async fn connect(&self) -> anyhow::Result<Option<Store>> {
+    pub(super) async fn connect(&self, encryption: Arc<EncryptionAtRest>) -> anyhow::Result<Option<Store>> {
         let urls = self.urls()?;
         if urls.is_empty() {
             return Ok(None);
         }
-        let tls = self.tls()?;
-        let endpoints = urls.iter().map(|url| Endpoint::parse(url, tls.as_ref()));
-        let endpoints = endpoints.collect::<Result<Vec<_>, _>>().context("--etcd-servers")?;
+        let endpoints = etcd_client::endpoints(&urls, &self.tls()).context("--etcd-servers")?;
         let options = EtcdOptions {
             prefix: format!("/{}/", self.etcd_prefix.trim_matches('/')),
             compaction: Some(self.etcd_compaction_interval).filter(|interval| !interval.is_zero()),
             ..EtcdOptions::new(endpoints)
         };
         tracing::info!(servers = urls.join(","), prefix = options.prefix, "connecting to etcd");
-        let store = Store::connect(options, StoredForms::new(self.storage_media_type)).await;
+        let forms = StoredForms::new(self.storage_media_type);
+        let forms = EncryptedForms::new(forms, encryption, &options.prefix);
+        let store = Store::connect(options, forms).await;
         Ok(Some(store.context("cannot load the objects of etcd")?))
     }
 
@@ -79,33 +76,13 @@ impl DatastoreFlags {
         Ok(urls)
     }
 
-    fn tls(&self) -> anyhow::Result<Option<Arc<ClientConfig>>> {
-        let Some(authorities) = &self.etcd_cafile else { return Ok(None) };
-        let mut roots = RootCertStore::empty();
-        for authority in certificates(authorities)? {
-            roots.add(authority).with_context(|| format!("--etcd-cafile {}", authorities.display()))?;
+    fn tls(&self) -> TlsFiles<'_> {
+        TlsFiles {
+            authorities: ("--etcd-cafile", self.etcd_cafile.as_deref()),
+            certificate: ("--etcd-certfile", self.etcd_certfile.as_deref()),
+            key: ("--etcd-keyfile", self.etcd_keyfile.as_deref()),
         }
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots);
-        let config = match (&self.etcd_certfile, &self.etcd_keyfile) {
-            (Some(certificate), Some(key)) => {
-                let key = PrivateKeyDer::from_pem_file(key)
-                    .with_context(|| format!("--etcd-keyfile {}", key.display()))?;
-                builder
-                    .with_client_auth_cert(certificates(certificate)?, key)
-                    .with_context(|| format!("--etcd-certfile {}", certificate.display()))?
-            }
-            _ => builder.with_no_client_auth(),
-        };
-        Ok(Some(Arc::new(config)))
     }
-}
-
-fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
-    let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
-    read().with_context(|| format!("cannot read certificates of {}", path.display()))
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {

@@ -19,6 +19,7 @@ use super::{
     Etcd, number,
     progress::has_ordered_progress,
     rpc::{Backoff, call_options, failure},
+    translation::Unreadable,
     unsigned,
 };
 use crate::{Entry, Error, Event, LeaseId, Revision, live::Live, state::State};
@@ -158,6 +159,9 @@ impl Etcd {
 
     /// The compacted revision, which etcd only tells a watch that wants older events.
     pub(super) async fn find_compacted(&self) -> Option<Revision> {
+        if self.is_read_only && !self.has_ordered_progress.load(Ordering::Acquire) {
+            return None;
+        }
         let create = WatchCreateRequest {
             key: self.keys.barrier(),
             start_revision: 1,
@@ -289,11 +293,12 @@ impl Etcd {
         let key = previous.map_or_else(|| key.into(), |entry| Arc::clone(&entry.key));
         let mod_revision = unsigned(kv.mod_revision);
         let own = self.pending.value(&key, &kv.value);
-        let note = own.as_ref().and_then(|value| value.note.clone());
+        let mut note = own.as_ref().and_then(|value| value.note.clone());
         let value = match own {
             Some(value) => value.at(mod_revision),
             None => self.translation.load(&key, &kv.value, mod_revision).unwrap_or_else(|err| {
-                tracing::error!(%key, err, "cannot read value of etcd; passing it on as it is");
+                tracing::error!(%key, err, "cannot read value of etcd; reads that need it fail");
+                note = Some(Arc::new(Unreadable(err)));
                 kv.value.clone()
             }),
         };
@@ -308,6 +313,20 @@ impl Etcd {
         });
         self.pending.show(&entry, &kv.value);
         Some(entry)
+    }
+
+    /// Reads the value of an entry again that could not be read: with another key, perhaps.
+    pub(crate) fn read_again(&self, entry: &Entry) -> Option<Arc<Entry>> {
+        let value = self.translation.load(&entry.key, &entry.value, entry.mod_revision).ok()?;
+        Some(Arc::new(Entry { value, note: None, ..entry.clone() }))
+    }
+
+    /// True if the stored form of a key's value is not the one that a write would give it.
+    pub(crate) async fn is_stale(&self, key: &str) -> Result<bool, Error> {
+        self.check_open()?;
+        let request = RangeRequest { key: self.keys.to_etcd(key), ..RangeRequest::default() };
+        let response: RangeResponse = self.read(methods::RANGE, &request).await.map_err(failure)?;
+        Ok(response.kvs.first().is_some_and(|kv| self.translation.is_stale(key, &kv.value)))
     }
 }
 

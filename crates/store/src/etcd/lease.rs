@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use corten_etcd_api::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest,
-    LeaseRevokeResponse, methods,
+    LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, methods,
 };
 use corten_grpc::Status;
 
@@ -39,6 +39,15 @@ impl Etcd {
             Some(_) => Err(Error::UnknownLease),
             None => Err(failure(Status::unavailable("the lease was not renewed"))),
         }
+    }
+
+    /// The time until a lease expires; `None` if there is no such lease.
+    pub(crate) async fn remaining(&self, id: LeaseId) -> Result<Option<Duration>, Error> {
+        self.check_open()?;
+        let request = LeaseTimeToLiveRequest { id: number(id.0), keys: false };
+        let response: LeaseTimeToLiveResponse =
+            self.read(methods::LEASE_TIME_TO_LIVE, &request).await.map_err(failure)?;
+        Ok((response.ttl > 0).then(|| Duration::from_secs(unsigned(response.ttl))))
     }
 
     pub(crate) async fn revoke(&self, id: LeaseId) -> Result<(), Error> {

@@ -9,14 +9,16 @@ use std::{
     time::Duration,
 };
 
-use corten_etcd_api::{PutRequest, PutResponse, RangeRequest, RangeResponse, methods};
+use corten_etcd_api::{
+    DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, RangeRequest, RangeResponse, methods,
+};
 use corten_grpc::Status;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::JoinSet};
 
 use super::{
     Etcd,
-    rpc::{failure, revision},
+    rpc::{failure, revision as revision_of},
 };
 use crate::{Error, Revision};
 
@@ -24,6 +26,9 @@ use crate::{Error, Revision};
 const EVENT_ARRIVES: Duration = Duration::from_millis(5);
 /// The time after which a report of progress is requested again: etcd sends none while a watch is behind.
 pub(super) const REQUEST_AGAIN: Duration = Duration::from_millis(100);
+
+/// The writes that raise the revision at the same time.
+const RAISERS: usize = 64;
 
 /// The time in which a healthy etcd answers, as upstream's health checks have it.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -84,7 +89,7 @@ impl Etcd {
             RangeRequest { key: self.keys.barrier(), keys_only: true, limit: 1, ..RangeRequest::default() };
         let known = self.live.revision();
         let response: RangeResponse = self.read(methods::RANGE, &request).await.map_err(failure)?;
-        let newest = revision(response.header.as_ref())?;
+        let newest = revision_of(response.header.as_ref())?;
         self.check_not_earlier(newest, known)?;
         Ok(newest)
     }
@@ -137,11 +142,31 @@ impl Etcd {
         self.write_barrier().await.map(|_| ())
     }
 
+    /// Writes a key until etcd is beyond a revision, which only writes increase.
+    pub(crate) async fn raise(self: &Arc<Self>, revision: Revision) -> Result<(), Error> {
+        self.check_open()?;
+        let mut writers = JoinSet::new();
+        for _ in 0..RAISERS {
+            let etcd = Arc::clone(self);
+            writers.spawn(async move {
+                while etcd.write_barrier().await? <= revision {}
+                Ok::<_, Error>(())
+            });
+        }
+        while let Some(written) = writers.join_next().await {
+            written.unwrap_or(Err(Error::Closed))?;
+        }
+        let request = DeleteRangeRequest { key: self.keys.barrier(), ..DeleteRangeRequest::default() };
+        let response: DeleteRangeResponse =
+            self.write(methods::DELETE_RANGE, &request).await.map_err(failure)?;
+        self.reach(revision_of(response.header.as_ref())?).await
+    }
+
     /// Writes the key at the end of the watched range.
     pub(super) async fn write_barrier(&self) -> Result<Revision, Error> {
         let request = PutRequest { key: self.keys.barrier(), ..PutRequest::default() };
         let response: PutResponse = self.write(methods::PUT, &request).await.map_err(failure)?;
-        revision(response.header.as_ref())
+        revision_of(response.header.as_ref())
     }
 }
 

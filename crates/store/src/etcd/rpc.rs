@@ -67,6 +67,9 @@ impl Etcd {
         method: &'static str,
         request: &A,
     ) -> Result<B, Status> {
+        if self.is_read_only {
+            return Err(Status::new(Code::FailedPrecondition, "the store was opened for reading only"));
+        }
         let deadline = Instant::now() + self.timeout;
         let mut backoff = Backoff::default();
         while let Err(status) = self.channel.connect().await {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::{NewValue, Revision};
 
-/// Translates values between their form in etcd and the one in memory. Pure.
+/// Translates values between their form in etcd and the one in memory.
 pub trait Translation: Send + Sync + 'static {
     /// The bytes that etcd stores for a value, or the reason why there are none. They do not contain the revision, which
     /// only etcd knows.
@@ -12,4 +12,15 @@ pub trait Translation: Send + Sync + 'static {
 
     /// The value in memory of stored bytes, with the revision that they have, or the reason why they cannot be read.
     fn load(&self, key: &str, stored: &Bytes, revision: Revision) -> Result<Bytes, String>;
+
+    /// True if [`Translation::store`] would now write the same value in another form: sealed with another key, or in another
+    /// version.
+    fn is_stale(&self, key: &str, stored: &Bytes) -> bool {
+        let _ = (key, stored);
+        false
+    }
 }
+
+/// The note of an entry whose stored value cannot be read: the reason. Its value is what etcd stores.
+#[derive(Debug, Clone)]
+pub struct Unreadable(pub String);

@@ -1,6 +1,8 @@
-//! etcd processes for tests: the `etcd` of the PATH on a free port, with its data in a temporary directory.
+//! etcd processes for tests: the `etcd` of the PATH, or the one that `ETCD` names, on a free port, with its data in a
+//! temporary directory.
 
 use std::{
+    ffi::OsString,
     net::TcpListener,
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -50,6 +52,11 @@ impl EtcdServer {
         false
     }
 
+    /// The directory of its data.
+    pub(crate) fn directory(&self) -> &std::path::Path {
+        self.dir.path()
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -80,6 +87,11 @@ impl Drop for EtcdServer {
     }
 }
 
+/// The etcd to run: the one that `ETCD` names, or that of the PATH.
+pub(crate) fn binary() -> OsString {
+    std::env::var_os("ETCD").unwrap_or_else(|| "etcd".into())
+}
+
 fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     listener.local_addr().expect("its address").port()
@@ -88,7 +100,7 @@ fn free_port() -> u16 {
 fn run(dir: &TempDir, port: u16, arguments: &[String]) -> Child {
     let url = format!("http://127.0.0.1:{port}");
     let data: PathBuf = dir.path().join("data");
-    Command::new("etcd")
+    Command::new(binary())
         .arg("--data-dir")
         .arg(data)
         .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])

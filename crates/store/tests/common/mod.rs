@@ -2,6 +2,7 @@
 #![expect(dead_code, reason = "each test binary uses its own part")]
 
 pub(crate) mod etcd;
+pub(crate) mod etcd_members;
 pub(crate) mod etcd_process;
 pub(crate) mod subject;
 

@@ -6,22 +6,12 @@ use std::time::{Duration, Instant};
 use corten_testkit::{Client, Server};
 use serde_json::{Value, json};
 
-#[path = "../../crates/store/tests/common/etcd_process.rs"]
-mod etcd_process;
-
-use etcd_process::EtcdServer;
-
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-const SERVICES: &str = "/api/v1/namespaces/default/services";
-const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+use crate::etcd_process::EtcdServer;
+use crate::{MAPS, SERVICES, WIDGETS, map};
 
 fn start(etcd: &EtcdServer) -> Server {
     let url = etcd.url();
     Server::start_with(&["--etcd-servers", &url, "--service-cluster-ip-range", "10.96.0.0/24"])
-}
-
-fn map(name: &str, value: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": value}})
 }
 
 fn names(client: &Client, path: &str, field: &str) -> Vec<String> {
