@@ -31,4 +31,4 @@ pub use http::{Connection, DEADLINE};
 pub use image::busybox_archive;
 pub use server::{DataDirectory, ON_FULL_DISKS, Server, StartFailure};
 pub use tools::{Output, Running, Tool};
-pub use webhook::{Reply, Webhook};
+pub use webhook::{ReceivedReview, Reply, Webhook};

@@ -10,8 +10,9 @@ use std::time::SystemTime;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use corten_pki::{IssuedCert, Sans};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use corten_pki::{IssuedCert, Sans, pem_certificates};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 
 use crate::http::DEADLINE;
@@ -34,6 +35,23 @@ pub enum Reply {
     Close,
 }
 
+/// A request that a webhook got.
+#[derive(Clone, Debug)]
+pub struct ReceivedReview {
+    /// The path with its query.
+    pub path: String,
+    /// Names, in lower case, and values.
+    pub headers: Vec<(String, String)>,
+    pub body: Value,
+}
+
+impl ReceivedReview {
+    /// The first header of a name; empty without one.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+    }
+}
+
 type Decide = dyn Fn(&Value) -> Reply + Send + Sync;
 type Stream = BufReader<StreamOwned<ServerConnection, TcpStream>>;
 
@@ -46,7 +64,7 @@ pub struct Webhook {
 
 struct Shared {
     decide: Box<Decide>,
-    requests: Mutex<Vec<Value>>,
+    requests: Mutex<Vec<ReceivedReview>>,
     is_over: AtomicBool,
 }
 
@@ -54,7 +72,16 @@ impl Webhook {
     /// Starts a webhook that replies to every request with what `decide` returns for its body.
     pub fn start(decide: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Webhook {
         let certificate = IssuedCert::self_signed("webhook", SystemTime::now()).expect("a certificate");
-        Webhook::start_at(Ipv4Addr::LOCALHOST.into(), certificate, decide)
+        Webhook::start_at(Ipv4Addr::LOCALHOST.into(), certificate, None, decide)
+    }
+
+    /// Starts a webhook that only clients with a certificate of an authority can call.
+    pub fn start_for_clients_of(
+        authority_pem: &str,
+        decide: impl Fn(&Value) -> Reply + Send + Sync + 'static,
+    ) -> Webhook {
+        let certificate = IssuedCert::self_signed("webhook", SystemTime::now()).expect("a certificate");
+        Webhook::start_at(Ipv4Addr::LOCALHOST.into(), certificate, Some(authority_pem), decide)
     }
 
     /// Starts the webhook of a Service.
@@ -64,19 +91,29 @@ impl Webhook {
     ) -> Webhook {
         let sans = Sans::default().with_host(&format!("{service}.{namespace}.svc")).expect("a name");
         let certificate = IssuedCert::self_signed_for(service, &sans, SystemTime::now());
-        Webhook::start_at(own_service::address(), certificate.expect("a certificate"), decide)
+        Webhook::start_at(own_service::address(), certificate.expect("a certificate"), None, decide)
     }
 
     fn start_at(
         address: IpAddr,
         certificate: IssuedCert,
+        clients: Option<&str>,
         decide: impl Fn(&Value) -> Reply + Send + Sync + 'static,
     ) -> Webhook {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let verifier = match clients {
+            Some(authority) => {
+                let mut roots = RootCertStore::empty();
+                roots.add_parsable_certificates(pem_certificates(authority).expect("a CA"));
+                let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+                builder.build().expect("a verifier")
+            }
+            None => WebPkiClientVerifier::no_client_auth(),
+        };
         let tls = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("TLS")
-            .with_no_client_auth()
+            .with_client_cert_verifier(verifier)
             .with_single_cert(certificate.chain().expect("a chain"), certificate.key().expect("a key"))
             .expect("a certificate and its key");
         let listener = TcpListener::bind((address, 0)).expect("a free port");
@@ -122,6 +159,11 @@ impl Webhook {
 
     /// The bodies of all requests so far.
     pub fn requests(&self) -> Vec<Value> {
+        self.received().into_iter().map(|request| request.body).collect()
+    }
+
+    /// All requests so far.
+    pub fn received(&self) -> Vec<ReceivedReview> {
         self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -140,35 +182,40 @@ impl Shared {
         socket.set_write_timeout(Some(DEADLINE))?;
         let session = ServerConnection::new(tls).map_err(io::Error::other)?;
         let mut stream = BufReader::new(StreamOwned::new(session, socket));
-        while let Some(body) = request(&mut stream)? {
-            let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-            self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(body.clone());
+        while let Some(request) = request(&mut stream)? {
+            let body = request.body.clone();
+            self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
             reply(&mut stream, (self.decide)(&body))?;
         }
         Ok(())
     }
 }
 
-/// The body of the next request; `None` after the last.
-fn request(stream: &mut Stream) -> io::Result<Option<Vec<u8>>> {
-    let mut length = 0;
+/// The next request; `None` after the last.
+fn request(stream: &mut Stream) -> io::Result<Option<ReceivedReview>> {
     let mut line = String::new();
+    if stream.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    let mut headers = Vec::new();
     loop {
         line.clear();
         if stream.read_line(&mut line)? == 0 {
             return Ok(None);
         }
         match line.trim_end().split_once(':') {
-            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
-                length = value.trim().parse().map_err(io::Error::other)?;
-            }
+            Some((name, value)) => headers.push((name.to_ascii_lowercase(), value.trim().to_owned())),
             None if line.trim_end().is_empty() => break,
-            _ => {}
+            None => {}
         }
     }
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let length = length.map_or(Ok(0), |(_, value)| value.parse()).map_err(io::Error::other)?;
     let mut body = vec![0; length];
     stream.read_exact(&mut body)?;
-    Ok(Some(body))
+    let body = serde_json::from_slice(&body).unwrap_or_default();
+    Ok(Some(ReceivedReview { path, headers, body }))
 }
 
 fn reply(stream: &mut Stream, reply: Reply) -> io::Result<()> {

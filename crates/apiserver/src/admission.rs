@@ -16,6 +16,7 @@ mod finalizers;
 mod lookup;
 mod manifests;
 mod matching;
+mod metrics;
 mod plugins;
 mod pod;
 pub(crate) mod policies;
@@ -27,16 +28,20 @@ pub(crate) mod webhooks;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use corten_api::{Status, Value, managed, meta};
+use corten_policies::{Match, Matched};
+use corten_serving::metrics::Exposition;
 use corten_store::Store;
 use parking_lot::Mutex;
 
 use crate::call::{Backend, Call};
 use crate::verbs::delete::DeleteOptions;
 
-use configuration::{Configurable, Directories};
+use configuration::{Configurable, PluginConfigurations};
 use manifests::Manifests;
+use metrics::{ConditionOutcome, ConditionOwner, Laps, Metrics, Step};
 pub use plugins::{AdmissionPlugins, TolerationSeconds};
 use plugins::{Admit, Plugin, QuotaQueues, Validate};
 use policies::Policies;
@@ -55,7 +60,7 @@ pub(crate) enum Operation {
 
 impl Operation {
     /// A bit of its own, for sets of operations.
-    fn bit(self) -> u8 {
+    const fn bit(self) -> u8 {
         1 << self as u8
     }
 
@@ -123,23 +128,34 @@ pub(crate) struct Admission {
     toleration_seconds: TolerationSeconds,
     pub(crate) webhooks: Webhooks,
     pub(crate) policies: Policies,
-    directories: Directories,
+    configurations: PluginConfigurations,
+    metrics: Metrics,
 }
 
 impl Admission {
     pub(crate) fn start(plugins: &AdmissionPlugins, store: &Store) -> Admission {
+        let enabled = plugins.enabled();
+        let configurations = plugins.configurations.clone();
         let admission = Admission {
-            plugins: plugins.enabled(),
+            metrics: Metrics::new(&enabled),
+            plugins: enabled,
             quota: QuotaQueues::default(),
             toleration_seconds: plugins.toleration_seconds,
-            webhooks: Webhooks::start(store),
+            webhooks: Webhooks::start(store, &configurations),
             policies: Policies::start(store),
-            directories: plugins.directories.clone(),
+            configurations,
         };
-        for directory in &admission.directories.0 {
+        for directory in &admission.configurations.directories {
             admission.set_manifests(directory.of, &directory.manifests);
         }
         admission
+    }
+
+    pub(crate) fn render_metrics(&self, out: &mut Exposition) {
+        self.metrics.render(out);
+        self.webhooks.render_metrics(out);
+        self.policies.render_metrics(out);
+        self.configurations.render_metrics(out);
     }
 
     /// Puts manifests into force.
@@ -168,10 +184,12 @@ pub(crate) async fn admit(call: &mut Call, write: Write<'_>, object: &mut Value)
     let attributes = Attributes::new(call, write);
     let changes = attributes.backend().admission.may_change();
     let owners = object.at(&["metadata", "managedFields"]).filter(|_| changes).cloned();
+    let began = Instant::now();
     let mut outcome = admit_once(&attributes, object).await;
     if outcome.is_ok() && attributes.reinvocation.lock().begin_second_round() {
         outcome = admit_once(&attributes, object).await;
     }
+    attributes.count_step(Step::Admit, &outcome, began);
     if outcome.is_ok() && attributes.is_changed.load(Ordering::Relaxed) {
         keep_valid_owners(&attributes, object, owners);
     }
@@ -182,13 +200,17 @@ pub(crate) async fn admit(call: &mut Call, write: Write<'_>, object: &mut Value)
 
 /// One round of the mutating plugins.
 async fn admit_once(attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
-    for plugin in &attributes.backend().admission.plugins {
-        match plugin.admit {
-            Admit::Nothing => {}
-            Admit::Now(admit) => admit(attributes, object)?,
-            Admit::Later(admit) => admit(attributes, object).await?,
-            Admit::Any(admit) => admit(attributes, Some(object)).await?,
-        }
+    let mut laps = Laps::start();
+    for (number, plugin) in attributes.plugins() {
+        let outcome = match plugin.admit {
+            Admit::Nothing => continue,
+            Admit::Look(admit) => admit(attributes, Some(object)),
+            Admit::Now(admit) => admit(attributes, object),
+            Admit::Later(admit) => admit(attributes, object).await,
+            Admit::Any(admit) => admit(attributes, Some(object)).await,
+        };
+        attributes.count_plugin(number, Step::Admit, &outcome, &mut laps);
+        outcome?;
     }
     Ok(())
 }
@@ -214,7 +236,9 @@ fn keep_valid_owners(attributes: &Attributes<'_>, object: &mut Value, before: Op
 /// Runs the validating plugins on an object that is ready to be stored.
 pub(crate) async fn validate(call: &mut Call, write: Write<'_>, object: &Value) -> Result<(), Status> {
     let attributes = Attributes::new(call, write);
+    let began = Instant::now();
     let outcome = validate_once(&attributes, Some(object)).await;
+    attributes.count_step(Step::Validate, &outcome, began);
     let findings = attributes.into_findings();
     findings.add_to(call);
     outcome
@@ -234,13 +258,17 @@ pub(crate) async fn validate_again(call: &mut Call, write: Write<'_>, object: &V
     outcome
 }
 
-/// Runs the plugins on a deletion: first webhooks and policies that change objects, which can only refuse it, then the
-/// validating plugins.
+/// Runs the plugins on a deletion: first those that could change an object, which can only refuse it, then the validating
+/// ones.
 pub(crate) async fn delete(call: &mut Call, write: Write<'_>) -> Result<(), Status> {
     let attributes = Attributes::new(call, write);
+    let began = Instant::now();
     let mut outcome = admit_any(&attributes, None).await;
+    attributes.count_step(Step::Admit, &outcome, began);
     if outcome.is_ok() {
+        let began = Instant::now();
         outcome = validate_once(&attributes, None).await;
+        attributes.count_step(Step::Validate, &outcome, began);
     }
     let findings = attributes.into_findings();
     findings.add_to(call);
@@ -254,9 +282,13 @@ pub(crate) async fn connect(call: &mut Call) -> Result<Option<String>, Status> {
     let mut object = request::connect_options(call, &subresource);
     let asked = call.backend.admission.may_change().then(|| object.clone());
     let attributes = Attributes::new(call, Write::connect(&subresource));
+    let began = Instant::now();
     let mut outcome = admit_any(&attributes, Some(&mut object)).await;
+    attributes.count_step(Step::Admit, &outcome, began);
     if outcome.is_ok() {
+        let began = Instant::now();
         outcome = validate_any(&attributes, Some(&object)).await;
+        attributes.count_step(Step::Validate, &outcome, began);
     }
     let findings = attributes.into_findings();
     findings.add_to(call);
@@ -267,33 +299,43 @@ pub(crate) async fn connect(call: &mut Call) -> Result<Option<String>, Status> {
     }
 }
 
-/// The mutating webhooks and policies, for a request that other plugins do not handle.
+/// The mutating plugins that also run without an object to store: for deletions and connections.
 async fn admit_any(attributes: &Attributes<'_>, mut object: Option<&mut Value>) -> Result<(), Status> {
-    for plugin in &attributes.backend().admission.plugins {
-        if let Admit::Any(admit) = plugin.admit {
-            admit(attributes, object.as_deref_mut()).await?;
-        }
+    let mut laps = Laps::start();
+    for (number, plugin) in attributes.plugins() {
+        let outcome = match plugin.admit {
+            Admit::Look(admit) => admit(attributes, object.as_deref()),
+            Admit::Any(admit) => admit(attributes, object.as_deref_mut()).await,
+            _ => continue,
+        };
+        attributes.count_plugin(number, Step::Admit, &outcome, &mut laps);
+        outcome?;
     }
     Ok(())
 }
 
 /// The validating webhooks and policies alone.
 async fn validate_any(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), Status> {
-    for plugin in &attributes.backend().admission.plugins {
-        if let Validate::Any(validate) = plugin.validate {
-            validate(attributes, object).await?;
-        }
+    let mut laps = Laps::start();
+    for (number, plugin) in attributes.plugins() {
+        let Validate::Any(validate) = plugin.validate else { continue };
+        let outcome = validate(attributes, object).await;
+        attributes.count_plugin(number, Step::Validate, &outcome, &mut laps);
+        outcome?;
     }
     Ok(())
 }
 
 async fn validate_once(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), Status> {
-    for plugin in &attributes.backend().admission.plugins {
-        match plugin.validate {
-            Validate::Nothing => {}
-            Validate::Now(validate) => validate(attributes, object)?,
-            Validate::Later(validate) | Validate::Any(validate) => validate(attributes, object).await?,
-        }
+    let mut laps = Laps::start();
+    for (number, plugin) in attributes.plugins() {
+        let outcome = match plugin.validate {
+            Validate::Nothing => continue,
+            Validate::Now(validate) => validate(attributes, object),
+            Validate::Later(validate) | Validate::Any(validate) => validate(attributes, object).await,
+        };
+        attributes.count_plugin(number, Step::Validate, &outcome, &mut laps);
+        outcome?;
     }
     Ok(())
 }
@@ -359,6 +401,32 @@ impl<'a> Attributes<'a> {
 
     fn backend(&self) -> &'a Backend {
         &self.call.backend
+    }
+
+    /// The enabled plugins that handle the operation, with their numbers.
+    fn plugins(&self) -> impl Iterator<Item = (usize, &'static Plugin)> + use<'a> {
+        let operation = self.operation;
+        let all = self.backend().admission.plugins.iter().copied().enumerate();
+        all.filter(move |(_, plugin)| plugin.handles(operation))
+    }
+
+    fn count_step<T, E>(&self, step: Step, outcome: &Result<T, E>, began: Instant) {
+        self.backend().admission.metrics.step(step, self.operation, outcome.is_err(), began);
+    }
+
+    fn count_plugin<T, E>(&self, number: usize, step: Step, outcome: &Result<T, E>, laps: &mut Laps) {
+        let metrics = &self.backend().admission.metrics;
+        metrics.plugin(number, step, self.operation, outcome.is_err(), laps.lap());
+    }
+
+    /// Counts match conditions, unless all of them are true.
+    fn count_conditions(&self, owner: ConditionOwner<'_>, matched: &Matched, took: Duration) {
+        if matched.verdict == Match::Yes {
+            return;
+        }
+        let is_excluded = owner.kind == "webhook" && matches!(matched.verdict, Match::No(_));
+        let outcome = ConditionOutcome { errors: matched.errors, is_excluded, took };
+        self.backend().admission.metrics.conditions(owner, self.operation, outcome);
     }
 
     /// Group and name of the resource.

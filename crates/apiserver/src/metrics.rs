@@ -117,8 +117,7 @@ impl Metrics {
         );
         out.sample("apiserver_request_panics_total", &[], self.panics.load(Ordering::Relaxed));
         render_allocation(&mut out, backend);
-        backend.admission.webhooks.render_metrics(&mut out);
-        backend.admission.policies.render_metrics(&mut out);
+        backend.admission.render_metrics(&mut out);
         self.render_process(&mut out);
         out.finish()
     }

@@ -5,7 +5,10 @@
 //! upstream does: the Host header is the service's name, while the connection leads to an endpoint. URLs may use HTTP/2.
 //!
 //! The webhook may be dead, slow or hostile: every call has a deadline, an answer a size limit in proportion to the request,
-//! and redirects are not followed.
+//! redirects are not followed, and names of URLs are resolved on few threads of their own (`resolver`).
+
+mod credentials;
+mod users;
 
 use std::error::Error as _;
 use std::io;
@@ -18,7 +21,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use corten_api::{Value, json};
 use corten_pki::BundleVerifier;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST};
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -33,6 +36,9 @@ use tokio::sync::Semaphore;
 use crate::call::Backend;
 use crate::connect::{Deadline, io_error_message, is_proxyable, service_endpoints};
 use crate::heavy;
+use crate::resolver::Names;
+use credentials::Credentials;
+pub(crate) use users::KubeconfigUsers;
 
 /// The smallest limit of an answer; larger requests have larger ones.
 const LEAST_ANSWER: usize = 3 * 1024 * 1024;
@@ -67,15 +73,34 @@ const RESPONSE_MEMBERS: [&str; 9] = [
 /// The places of large answers that are parsed.
 static PARSERS: Semaphore = Semaphore::const_new(2);
 
-type Connections = Client<Deadline<HttpsConnector<HttpConnector>>, Full<Bytes>>;
+type Connections = Client<Deadline<HttpsConnector<HttpConnector<Names>>>, Full<Bytes>>;
+
+/// The name by which webhooks know this client.
+const AGENT: HeaderValue = HeaderValue::from_static("kube-apiserver-admission");
 
 /// The address of a webhook and the way to verify it.
 pub(crate) struct WebhookClient {
     target: Target,
     path: String,
     authorities: Option<Vec<u8>>,
+    credentials: Option<Arc<Credentials>>,
     /// Made when the webhook is first called.
     connections: OnceLock<Result<Connections, String>>,
+}
+
+/// A call that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{why}")]
+pub(crate) struct CallError {
+    pub(crate) why: String,
+    /// The status code of the answer, if that is the error.
+    pub(crate) code: Option<u16>,
+}
+
+impl From<String> for CallError {
+    fn from(why: String) -> CallError {
+        CallError { why, code: None }
+    }
 }
 
 enum Target {
@@ -100,6 +125,7 @@ impl WebhookClient {
                 target,
                 path: text("path"),
                 authorities,
+                credentials: None,
                 connections: OnceLock::new(),
             });
         }
@@ -111,8 +137,24 @@ impl WebhookClient {
             target: Target::Url { host, port: parsed.port_u16().unwrap_or(443) },
             path,
             authorities,
+            credentials: None,
             connections: OnceLock::new(),
         })
+    }
+
+    /// The client with the credentials that some users have for its server.
+    pub(crate) fn with_users(self, users: &KubeconfigUsers) -> WebhookClient {
+        let server = match &self.target {
+            Target::Service { namespace, name, port } => format!("{name}.{namespace}.svc:{port}"),
+            Target::Url { host, port } if host.contains(':') => format!("[{host}]:{port}"),
+            Target::Url { host, port } => format!("{host}:{port}"),
+        };
+        WebhookClient { credentials: users.of(&server).cloned(), ..self }
+    }
+
+    /// Checks that the credentials can be used.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.credentials.as_ref().map_or(Ok(()), |credentials| credentials.check())
     }
 
     /// The URL, as errors show it.
@@ -142,16 +184,19 @@ impl WebhookClient {
         backend: &Backend,
         body: &Value,
         timeout: Duration,
-    ) -> Result<Value, String> {
-        let failed = |why: String| format!("Post {:?}: {why}", self.url(timeout));
+    ) -> Result<Value, CallError> {
+        let failed = |error: CallError| CallError {
+            why: format!("Post {:?}: {}", self.url(timeout), error.why),
+            ..error
+        };
         let call = self.exchange(backend, body, timeout);
         match tokio::time::timeout(timeout, call).await {
             Ok(outcome) => outcome.map_err(failed),
-            Err(_) => Err(failed("context deadline exceeded".to_owned())),
+            Err(_) => Err(failed("context deadline exceeded".to_owned().into())),
         }
     }
 
-    async fn exchange(&self, backend: &Backend, body: &Value, timeout: Duration) -> Result<Value, String> {
+    async fn exchange(&self, backend: &Backend, body: &Value, timeout: Duration) -> Result<Value, CallError> {
         let body = Bytes::from(json::write_to_string(body));
         let limit = LEAST_ANSWER.max(body.len().saturating_mul(ANSWER_RATIO)).min(MOST_ANSWER);
         let answer = self.send(backend, body, timeout).await?;
@@ -160,10 +205,10 @@ impl WebhookClient {
             Limited::new(answer.into_body(), limit).collect().await.map_err(|error| error.to_string())?;
         let body = body.to_bytes();
         if !matches!(code.as_u16(), 200..=206) {
-            return Err(refusal(code, &body));
+            return Err(CallError { why: refusal(code, &body), code: Some(code.as_u16()) });
         }
         if body.len() <= LARGE_ANSWER {
-            return json::parse(&body).map_err(|error| error.to_string());
+            return json::parse(&body).map_err(|error| error.to_string().into());
         }
         // Trees take many times the memory of their text: few are made at a time, and only their known members are kept.
         let _place = PARSERS.acquire().await.map_err(|error| error.to_string())?;
@@ -215,6 +260,10 @@ impl WebhookClient {
         let headers = request.headers_mut();
         headers.insert(CONTENT_TYPE, json_type.clone());
         headers.insert(ACCEPT, json_type);
+        headers.insert(USER_AGENT, AGENT);
+        if let Some(credentials) = &self.credentials {
+            credentials.set_headers(headers)?;
+        }
         if let Target::Service { namespace, name, port } = &self.target
             && let Ok(host) = HeaderValue::from_str(&format!("{name}.{namespace}.svc:{port}"))
         {
@@ -242,7 +291,7 @@ impl WebhookClient {
 
     /// The connections to this webhook, none of which exists yet.
     fn connect(&self) -> Result<Connections, String> {
-        let mut http = HttpConnector::new();
+        let mut http = HttpConnector::new_with_resolver(Names);
         http.enforce_http(false);
         http.set_nodelay(true);
         let builder = HttpsConnectorBuilder::new().with_tls_config(self.tls()?).https_only();
@@ -277,12 +326,16 @@ impl WebhookClient {
                 "tls: failed to verify certificate: x509: certificate signed by unknown authority".to_owned()
             }
         })?;
-        Ok(ClientConfig::builder_with_provider(provider)
+        let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_no_client_auth())
+            .with_custom_certificate_verifier(Arc::new(verifier));
+        let credentials = self.credentials.as_ref();
+        Ok(match credentials.and_then(|credentials| credentials.certificate.clone()) {
+            Some(certificate) => config.with_client_cert_resolver(certificate),
+            None => config.with_no_client_auth(),
+        })
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! let conditions = MatchConditions::compile(webhook.get("matchConditions"), FailurePolicy::of(webhook));
-//! match conditions.evaluate(&request) {            // &dyn Request: the values of the variables, made when first read
+//! match conditions.evaluate(&request).verdict {    // &dyn Request: the values of the variables, made when first read
 //!     Match::Yes => …, Match::No(condition) => …, Match::Error(why) => …
 //! }
 //! ```
@@ -30,7 +30,7 @@ pub use activation::{Bindings, Request};
 pub use check::{ConditionChecker, PolicyChecker, Purpose};
 pub use environment::{Declared, Mode};
 pub use expression::{CompileError, ErrorKind};
-pub use match_conditions::{FailurePolicy, Match, MatchConditions};
+pub use match_conditions::{FailurePolicy, Match, MatchConditions, Matched};
 pub use mutating::MutatingPolicy;
 pub use validating::{Annotation, Decision, Validated, ValidatingPolicy};
 

@@ -31,9 +31,18 @@ impl FailurePolicy {
     }
 }
 
-/// The outcome of match conditions.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The outcome of match conditions, and the errors that metrics count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Matched {
+    pub verdict: Match,
+    /// Conditions that could not be evaluated, up to the first that is false.
+    pub errors: u64,
+}
+
+/// The verdict of match conditions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Match {
+    #[default]
     Yes,
     /// The named condition is false; empty if conditions failed and failures are ignored.
     No(Str),
@@ -76,7 +85,7 @@ impl MatchConditions {
     }
 
     /// Evaluates the conditions of a webhook.
-    pub fn evaluate(&self, request: &dyn Request) -> Match {
+    pub fn evaluate(&self, request: &dyn Request) -> Matched {
         self.evaluate_with(request, None, &[])
     }
 
@@ -85,28 +94,35 @@ impl MatchConditions {
         request: &dyn Request,
         params: Option<&Tree>,
         composited: &Composited,
-    ) -> Match {
+    ) -> Matched {
         if self.conditions.is_empty() {
-            return Match::Yes;
+            return Matched::default();
         }
         let bindings = Bindings { params, namespace: false, authorizer: true };
         let activation = Activation::new(request, bindings, composited);
         let mut budget = MATCH_CONDITIONS_COST_BUDGET;
         let (mut refused, mut errors) = (None, Vec::new());
+        let mut counted = 0;
         // All conditions are evaluated, because a budget that any of them exceeds is an error.
         for (name, expression) in &self.conditions {
             match activation.evaluate(expression, &mut budget) {
-                Err(out_of_budget) => return self.failed(out_of_budget.to_owned()),
+                Err(out_of_budget) => {
+                    return Matched { verdict: self.failed(out_of_budget.to_owned()), errors: 0 };
+                }
                 Ok(Ok(Value::Bool(false))) => refused = refused.or(Some(name)),
                 Ok(Ok(_)) => {}
-                Ok(Err(error)) => errors.push(error),
+                Ok(Err(error)) => {
+                    counted += u64::from(refused.is_none());
+                    errors.push(error);
+                }
             }
         }
-        match refused {
+        let verdict = match refused {
             Some(name) => Match::No(name.clone()),
             None if errors.is_empty() => Match::Yes,
             None => self.failed(aggregate(errors)),
-        }
+        };
+        Matched { verdict, errors: counted }
     }
 
     fn failed(&self, why: String) -> Match {

@@ -14,7 +14,7 @@ use corten_cel::Value;
 use crate::POLICY_COST_BUDGET;
 use crate::activation::{Activation, Bindings, Composited, Request};
 use crate::expression::{Expression, Returns};
-use crate::match_conditions::{FailurePolicy, Match, MatchConditions};
+use crate::match_conditions::{FailurePolicy, MatchConditions, Matched};
 use crate::policy::{Composition, items, text};
 
 /// A compiled MutatingAdmissionPolicy.
@@ -62,7 +62,7 @@ impl MutatingPolicy {
     }
 
     /// The outcome of the match conditions.
-    pub fn matches(&self, request: &dyn Request, params: Option<&Tree>) -> Match {
+    pub fn matches(&self, request: &dyn Request, params: Option<&Tree>) -> Matched {
         self.conditions.evaluate_with(request, params, &self.variables)
     }
 

@@ -9,7 +9,7 @@ use corten_cel::{Environment, Value};
 use crate::POLICY_COST_BUDGET;
 use crate::activation::{Activation, Bindings, Composited, Request};
 use crate::expression::{Expression, Returns};
-use crate::match_conditions::{FailurePolicy, Match, MatchConditions};
+use crate::match_conditions::{FailurePolicy, Match, MatchConditions, Matched};
 use crate::policy::{Composition, items, text};
 
 /// Maximum length of an evaluated message in bytes.
@@ -36,6 +36,7 @@ struct Validation {
 /// The decisions of a policy about one request. Validations that pass are not listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validated {
+    pub conditions: Matched,
     pub decisions: Vec<Decision>,
     pub annotations: Vec<(Str, Annotation)>,
 }
@@ -91,11 +92,18 @@ impl ValidatingPolicy {
 
     /// Evaluates the policy for a request.
     pub fn evaluate(&self, request: &dyn Request, params: Option<&Tree>) -> Validated {
-        match self.conditions.evaluate_with(request, params, &self.variables) {
-            Match::Yes => {}
-            Match::No(_) => return Validated::default(),
-            Match::Error(why) => return self.failed(why),
+        let conditions = self.conditions.evaluate_with(request, params, &self.variables);
+        match &conditions.verdict {
+            Match::Yes => self.validate(request, params),
+            Match::No(_) => Validated { conditions, ..Validated::default() },
+            Match::Error(why) => {
+                let failed = self.failed(why.clone());
+                Validated { conditions, ..failed }
+            }
         }
+    }
+
+    fn validate(&self, request: &dyn Request, params: Option<&Tree>) -> Validated {
         let bindings = Bindings { params, namespace: true, authorizer: true };
         let activation = Activation::new(request, bindings, &self.variables);
         let mut budget = POLICY_COST_BUDGET;
@@ -110,13 +118,13 @@ impl ValidatingPolicy {
         }
         let decisions = self.decide(failures, request, bindings, budget);
         match self.annotate(request, bindings) {
-            Ok(annotations) => Validated { decisions, annotations },
+            Ok(annotations) => Validated { decisions, annotations, ..Validated::default() },
             Err(out_of_budget) => self.failed(out_of_budget.to_owned()),
         }
     }
 
     fn failed(&self, message: String) -> Validated {
-        Validated { decisions: vec![self.error(0, message)], annotations: Vec::new() }
+        Validated { decisions: vec![self.error(0, message)], ..Validated::default() }
     }
 
     fn error(&self, index: usize, message: String) -> Decision {

@@ -3,10 +3,14 @@
 //! Names, help texts and bucket bounds are the component's, as upstream's component has them. Values of labels are escaped
 //! here; names of metrics and labels are constants of the callers and are not checked.
 
+mod summary;
+
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use jiff::Timestamp;
+pub use summary::Summary;
 
 /// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +18,7 @@ pub enum Kind {
     Counter,
     Gauge,
     Histogram,
+    Summary,
 }
 
 /// Names and values of a sample's labels, in the order in which they are written.
@@ -31,6 +36,7 @@ impl Exposition {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
             Kind::Histogram => "histogram",
+            Kind::Summary => "summary",
         };
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
@@ -63,10 +69,25 @@ impl Exposition {
         for (bound, within) in bounds.zip(&histogram.buckets) {
             count += within.load(Ordering::Relaxed);
             let _ = write!(self.0, "{name}_bucket");
-            self.labels(labels, Some(&bound));
+            self.labels(labels, Some(("le", &bound)));
             let _ = writeln!(self.0, " {count}");
         }
-        for (suffix, value) in [("sum", &histogram.sum() as &dyn Display), ("count", &count)] {
+        self.totals(name, labels, histogram.sum(), count);
+    }
+
+    /// The samples of a summary: its quantiles at a time, its sum and its count.
+    pub fn summary(&mut self, name: &str, labels: Labels<'_>, summary: &Summary, now: Instant) {
+        let taken = summary.take(now);
+        for (quantile, value) in summary::QUANTILES.iter().zip(taken.quantiles) {
+            self.0.push_str(name);
+            self.labels(labels, Some(("quantile", &bound_text(*quantile))));
+            let _ = writeln!(self.0, " {value}");
+        }
+        self.totals(name, labels, taken.sum, taken.count);
+    }
+
+    fn totals(&mut self, name: &str, labels: Labels<'_>, sum: f64, count: u64) {
+        for (suffix, value) in [("sum", &sum as &dyn Display), ("count", &count)] {
             let _ = write!(self.0, "{name}_{suffix}");
             self.labels(labels, None);
             let _ = writeln!(self.0, " {value}");
@@ -77,8 +98,8 @@ impl Exposition {
         self.0
     }
 
-    fn labels(&mut self, labels: Labels<'_>, bound: Option<&str>) {
-        let all = labels.iter().copied().chain(bound.map(|bound| ("le", bound)));
+    fn labels(&mut self, labels: Labels<'_>, last: Option<(&str, &str)>) {
+        let all = labels.iter().copied().chain(last);
         let mut opened = false;
         for (label, value) in all {
             self.0.push(if opened { ',' } else { '{' });
@@ -191,6 +212,19 @@ mod tests {
             h_bucket{a=\"b\",le=\"0.5\"} 1\nh_bucket{a=\"b\",le=\"1\"} 2\nh_bucket{a=\"b\",le=\"10\"} 3\n\
             h_bucket{a=\"b\",le=\"+Inf\"} 4\nh_sum{a=\"b\"} 106.25\nh_count{a=\"b\"} 4\n\
             h_bucket{le=\"+Inf\"} 0\nh_sum 0\nh_count 0\n";
+        assert_eq!(text.finish(), expected);
+    }
+
+    #[test]
+    fn a_summary_has_upstreams_quantiles() {
+        let now = Instant::now();
+        let summary = Summary::new(std::time::Duration::from_secs(5), now);
+        let mut text = Exposition::default();
+        text.family("s", Kind::Summary, "Help.");
+        text.summary("s", &[("a", "b")], &summary, now);
+        let expected = "# HELP s Help.\n# TYPE s summary\n\
+            s{a=\"b\",quantile=\"0.5\"} NaN\ns{a=\"b\",quantile=\"0.9\"} NaN\ns{a=\"b\",quantile=\"0.99\"} NaN\n\
+            s_sum{a=\"b\"} 0\ns_count{a=\"b\"} 0\n";
         assert_eq!(text.finish(), expected);
     }
 

@@ -1,6 +1,7 @@
 //! Admission webhooks as their authors and clients see them: which requests they get, in which form, what they may change,
 //! and what becomes of a request when a webhook is dead, slow or hostile.
 
+mod credentials;
 mod failures;
 mod matching;
 mod mutating;

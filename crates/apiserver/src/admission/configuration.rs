@@ -1,17 +1,23 @@
 //! The configuration of admission plugins: the file of `--admission-control-config-file`.
 //!
 //! Webhooks and policies can have directories of manifests (`manifests`), which are read at start and whenever they change.
-//! A configuration of another plugin, or a field that has no effect here, is refused.
+//! Webhooks can have a kubeconfig with credentials for their servers, which is read at start. A configuration of another
+//! plugin is refused.
+
+mod reloads;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
 use corten_api::{Value, meta, yaml};
+use corten_serving::metrics::Exposition;
 use corten_sys::files::Entries;
 
 use super::manifests::{self, Manifests};
 use crate::Server;
+use crate::webhook_client::KubeconfigUsers;
+use reloads::Reloads;
 
 /// The version of the plugins' configurations.
 const VERSION: &str = "apiserver.config.k8s.io/v1";
@@ -63,12 +69,29 @@ pub(super) struct Directory {
     pub(super) manifests: Arc<Manifests>,
 }
 
-/// The directories of all plugins.
+/// The configurations of all plugins.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Directories(pub(super) Vec<Directory>);
+pub(super) struct PluginConfigurations {
+    pub(super) directories: Vec<Directory>,
+    /// The credentials for webhooks of plugins that have a kubeconfig.
+    users: Vec<(Configurable, KubeconfigUsers)>,
+    reloads: Arc<Reloads>,
+}
 
-/// Reads the file of `--admission-control-config-file` and the manifests that it names.
-pub(super) fn read(path: &Path) -> Result<Directories, String> {
+impl PluginConfigurations {
+    /// The credentials for a plugin's webhooks.
+    pub(super) fn users_of(&self, of: Configurable) -> KubeconfigUsers {
+        let found = self.users.iter().find(|(plugin, _)| *plugin == of);
+        found.map(|(_, users)| users.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn render_metrics(&self, out: &mut Exposition) {
+        self.reloads.render(out);
+    }
+}
+
+/// Reads the file of `--admission-control-config-file`, and the manifests and kubeconfigs that it names.
+pub(super) fn read(path: &Path) -> Result<PluginConfigurations, String> {
     let failed = |why: &dyn std::fmt::Display| {
         format!("unable to read admission control configuration from {path:?} [{why}]")
     };
@@ -79,7 +102,8 @@ pub(super) fn read(path: &Path) -> Result<Directories, String> {
         return Err(failed(&format!("expected an AdmissionConfiguration of {VERSION}")));
     }
     known_fields(&file, &["apiVersion", "kind", "plugins"])?;
-    let mut directories: Vec<Directory> = Vec::new();
+    let mut found = PluginConfigurations::default();
+    let mut configured: Vec<Configurable> = Vec::new();
     for plugin in file.items_at(&["plugins"]) {
         known_fields(plugin, &["name", "path", "configuration"])?;
         let name = plugin.str_at(&["name"]).unwrap_or_default();
@@ -88,15 +112,21 @@ pub(super) fn read(path: &Path) -> Result<Directories, String> {
             return Err(format!("the admission plugin {name:?} cannot be configured"));
         };
         // As upstream, the first configuration of a plugin counts.
-        if directories.iter().any(|known| known.of == of) {
+        if configured.contains(&of) {
             continue;
         }
-        if let Some(directory) = directory_of(of, &configuration)? {
+        configured.push(of);
+        check_type(of, &configuration)?;
+        if let Some(users) = users_of(of, &configuration)? {
+            found.users.push((of, users));
+        }
+        if let Some(directory) = directory_of(&configuration)? {
             let manifests = Arc::new(manifests::load(&directory, of.kinds)?);
-            directories.push(Directory { of, path: directory, manifests });
+            found.reloads.succeeded(of.plugin, &manifests.hash);
+            found.directories.push(Directory { of, path: directory, manifests });
         }
     }
-    Ok(Directories(directories))
+    Ok(found)
 }
 
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
@@ -135,8 +165,8 @@ fn configuration_of(plugin: &Value, file: &Path) -> Result<Option<Value>, String
     decode(&text).map(Some)
 }
 
-/// The directory of manifests that a plugin's configuration names.
-fn directory_of(of: Configurable, configuration: &Value) -> Result<Option<PathBuf>, String> {
+/// Refuses a configuration that is not of a plugin's type.
+fn check_type(of: Configurable, configuration: &Value) -> Result<(), String> {
     if meta::api_version(configuration) != VERSION || meta::kind(configuration) != of.configuration {
         let (version, kind) = (meta::api_version(configuration), meta::kind(configuration));
         return Err(format!("{}: unexpected type: {version}, Kind={kind}", of.plugin));
@@ -144,11 +174,29 @@ fn directory_of(of: Configurable, configuration: &Value) -> Result<Option<PathBu
     let mut known = vec!["apiVersion", "kind", "staticManifestsDir"];
     if of.configuration == WEBHOOKS {
         known.push("kubeConfigFile");
-        if !configuration.str_at(&["kubeConfigFile"]).unwrap_or_default().is_empty() {
-            return Err(format!("{}: kubeConfigFile is not supported", of.plugin));
-        }
     }
-    known_fields(configuration, &known)?;
+    known_fields(configuration, &known)
+}
+
+/// The users of the kubeconfig that a plugin's configuration names.
+fn users_of(of: Configurable, configuration: &Value) -> Result<Option<KubeconfigUsers>, String> {
+    let text = configuration.str_at(&["kubeConfigFile"]).unwrap_or_default();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let path = Path::new(text);
+    if !path.is_absolute() {
+        return Err(format!("kubeConfigFile: Invalid value: {text:?}: must be an absolute file path"));
+    }
+    let failed =
+        |why: &dyn std::fmt::Display| format!("{}: cannot load kubeconfig {text:?}: {why}", of.plugin);
+    let content = read_bounded(path).map_err(|error| failed(&error))?;
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    KubeconfigUsers::parse(&content, directory).map(Some).map_err(|why| failed(&why))
+}
+
+/// The directory of manifests that a plugin's configuration names.
+fn directory_of(configuration: &Value) -> Result<Option<PathBuf>, String> {
     let text = configuration.str_at(&["staticManifestsDir"]).unwrap_or_default();
     if text.is_empty() {
         return Ok(None);
@@ -167,13 +215,15 @@ fn directory_of(of: Configurable, configuration: &Value) -> Result<Option<PathBu
 
 /// Reads manifests again whenever a directory changes. Manifests that cannot be used change nothing.
 pub(crate) async fn follow(server: Arc<Server>) {
-    let directories = server.backend.admission.directories.0.clone();
+    let directories = server.backend.admission.configurations.directories.clone();
     let followed = directories.into_iter().map(|directory| follow_one(&server, directory));
     futures_util::future::join_all(followed).await;
 }
 
 async fn follow_one(server: &Arc<Server>, directory: Directory) {
     let Directory { of, path, mut manifests } = directory;
+    let admission = &server.backend.admission;
+    let reloads = &admission.configurations.reloads;
     let mut changes = match Entries::of(&path) {
         Ok(changes) => changes,
         Err(error) => {
@@ -187,10 +237,12 @@ async fn follow_one(server: &Arc<Server>, directory: Directory) {
             Ok(found) if found == *manifests => {}
             Ok(found) => {
                 manifests = Arc::new(found);
-                server.backend.admission.set_manifests(of, &manifests);
+                admission.set_manifests(of, &manifests);
+                reloads.succeeded(of.plugin, &manifests.hash);
                 tracing::info!(plugin = of.plugin, "reloaded manifests");
             }
             Err(why) => {
+                reloads.failed(of.plugin);
                 tracing::error!(
                     plugin = of.plugin,
                     err = why,

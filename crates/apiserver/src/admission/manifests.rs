@@ -18,6 +18,8 @@ use corten_api::status::{ErrorList, FieldError};
 use corten_api::{Value, meta, resources, yaml};
 use corten_registry as registry;
 
+use crate::server_id;
+
 const GROUP: &str = "admissionregistration.k8s.io";
 const VERSION: &str = "admissionregistration.k8s.io/v1";
 const SUFFIX: &str = ".static.k8s.io";
@@ -26,11 +28,15 @@ const MAX_BYTES: u64 = 16 << 20;
 
 /// The objects of a directory, by kind, in order of their names.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Manifests(BTreeMap<String, Vec<Value>>);
+pub(super) struct Manifests {
+    by_kind: BTreeMap<String, Vec<Value>>,
+    /// The hash of all files; empty if none has content.
+    pub(super) hash: String,
+}
 
 impl Manifests {
     pub(super) fn of(&self, kind: &str) -> &[Value] {
-        self.0.get(kind).map(Vec::as_slice).unwrap_or_default()
+        self.by_kind.get(kind).map(Vec::as_slice).unwrap_or_default()
     }
 }
 
@@ -38,7 +44,9 @@ impl Manifests {
 pub(super) fn load(directory: &Path, kinds: &[&str]) -> Result<Manifests, String> {
     let mut found = Manifests::default();
     let mut seen: BTreeMap<(String, String), PathBuf> = BTreeMap::new();
-    for (path, text) in files(directory)? {
+    let files = files(directory)?;
+    found.hash = hash_of(&files);
+    for (path, text) in files {
         let failed = |why: String| format!("error loading {}: {why}", path.display());
         for document in documents(&text) {
             let mut objects = Vec::new();
@@ -53,11 +61,11 @@ pub(super) fn load(directory: &Path, kinds: &[&str]) -> Result<Manifests, String
                     )));
                 }
                 check_constraints(&kind, &name, &object, &path).map_err(failed)?;
-                found.0.entry(kind).or_default().push(object);
+                found.by_kind.entry(kind).or_default().push(object);
             }
         }
     }
-    for objects in found.0.values_mut() {
+    for objects in found.by_kind.values_mut() {
         objects.sort_by(|a, b| meta::name(a).cmp(meta::name(b)));
     }
     check_references(&found)?;
@@ -89,6 +97,16 @@ fn files(directory: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, String> {
         files.push((path, text));
     }
     Ok(files)
+}
+
+/// The hash by which a change of the files is seen.
+fn hash_of(files: &[(PathBuf, Vec<u8>)]) -> String {
+    let mut content = Vec::new();
+    for (_, text) in files.iter().filter(|(_, text)| !text.is_empty()) {
+        content.extend_from_slice(text);
+        content.push(0);
+    }
+    if content.is_empty() { String::new() } else { server_id::sha256(&content) }
 }
 
 /// The documents of a file, which lines of `---` separate.

@@ -27,6 +27,28 @@ pub(super) struct Target {
     pub kind: GroupVersionKind,
 }
 
+/// The resource in which a request matches.
+pub(super) enum Matched {
+    /// That of the request.
+    Own,
+    Equivalent(Arc<Served>),
+}
+
+impl Matched {
+    /// The resource itself.
+    pub(super) fn served<'m>(&'m self, attributes: &'m Attributes<'_>) -> &'m Arc<Served> {
+        match self {
+            Matched::Own => &attributes.call.served,
+            Matched::Equivalent(served) => served,
+        }
+    }
+
+    pub(super) fn target(&self, attributes: &Attributes<'_>) -> Target {
+        let served = self.served(attributes);
+        Target { served: served.clone(), kind: attributes.kind_in(served) }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
     All,
@@ -163,23 +185,23 @@ impl Criteria {
         found
     }
 
-    /// The resource and kind in which a request matches, or `None` if it does not. An error of a selector counts only if
-    /// the rules match.
+    /// The resource in which a request matches, or `None` if it does not. An error of a selector counts only if the rules
+    /// match.
     pub(super) fn matches(
         &self,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
-    ) -> Result<Option<Target>, Status> {
+    ) -> Result<Option<Matched>, Status> {
         // Rules are cheaper than selectors, and most requests match none.
-        let Some(target) = self.target(attributes, object) else { return Ok(None) };
+        let Some(matched) = self.match_rules(attributes, object) else { return Ok(None) };
         if !self.selects_namespace(attributes, object)? || !self.selects_object(attributes, object)? {
             return Ok(None);
         }
-        Ok(Some(target))
+        Ok(Some(matched))
     }
 
-    /// The resource and kind in which the rules match.
-    fn target(&self, attributes: &Attributes<'_>, object: Option<&Value>) -> Option<Target> {
+    /// The resource in which the rules match.
+    fn match_rules(&self, attributes: &Attributes<'_>, object: Option<&Value>) -> Option<Matched> {
         let requested = Requested {
             operation: attributes.operation,
             subresource: attributes.subresource,
@@ -187,9 +209,9 @@ impl Criteria {
             name: attributes.request_name(object),
         };
         let own = &attributes.call.served;
-        let found = |rules: &[Rule]| -> Option<Arc<Served>> {
+        let found = |rules: &[Rule]| -> Option<Matched> {
             if rules.iter().any(|rule| rule.matches(own, &requested)) {
-                return Some(own.clone());
+                return Some(Matched::Own);
             }
             if !self.equivalent {
                 return None;
@@ -200,14 +222,12 @@ impl Criteria {
             others
                 .retain(|other| subresource.is_empty() || other.resource.subresource(subresource).is_some());
             let fits = |rule: &Rule| others.iter().find(|other| rule.matches(other, &requested)).cloned();
-            rules.iter().find_map(fits)
+            rules.iter().find_map(fits).map(Matched::Equivalent)
         };
         if !self.excluded.is_empty() && found(&self.excluded).is_some() {
             return None;
         }
-        let served = if self.any_resource { own.clone() } else { found(&self.rules)? };
-        let kind = attributes.kind_in(&served);
-        Some(Target { served, kind })
+        if self.any_resource { Some(Matched::Own) } else { found(&self.rules) }
     }
 
     fn selects_namespace(&self, attributes: &Attributes<'_>, object: Option<&Value>) -> Result<bool, Status> {
@@ -225,7 +245,7 @@ impl Criteria {
             return Ok(object.is_some_and(|object| selects(attributes, selector, object)));
         }
         match lookup::namespace(attributes.backend(), namespace) {
-            Some(found) => Ok(selector.matches(&labels_of(found.parsed()))),
+            Some(found) => Ok(has_labels(selector, found.parsed())),
             None => Err(Status::not_found("", "namespaces", namespace)),
         }
     }
@@ -238,14 +258,17 @@ impl Criteria {
     }
 }
 
-fn labels_of(object: &Value) -> Map {
-    meta::labels(object).cloned().unwrap_or_default()
+fn has_labels(selector: &LabelSelector, object: &Value) -> bool {
+    match meta::labels(object) {
+        Some(labels) => selector.matches(labels),
+        None => selector.matches(&Map::new()),
+    }
 }
 
 /// True if a selector matches an object's labels. The options of a connection have no metadata and match no selector;
 /// other objects that are sent without have no labels.
 fn selects(attributes: &Attributes<'_>, selector: &LabelSelector, object: &Value) -> bool {
-    attributes.operation != Operation::Connect && selector.matches(&labels_of(object))
+    attributes.operation != Operation::Connect && has_labels(selector, object)
 }
 
 #[cfg(test)]

@@ -41,8 +41,8 @@ use std::pin::Pin;
 
 use corten_api::{Status, Value};
 
-use super::Attributes;
-use super::configuration::{self, Directories};
+use super::configuration::{self, PluginConfigurations};
+use super::{Attributes, Operation};
 
 pub use default_toleration_seconds::TolerationSeconds;
 pub(super) use resource_quota::Queues as QuotaQueues;
@@ -54,6 +54,8 @@ pub(super) type Verdict<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + 
 #[derive(Clone, Copy)]
 pub(super) enum Admit {
     Nothing,
+    /// Only looks at the object. Also runs for deletions, which have none, before the webhooks do.
+    Look(fn(&Attributes<'_>, Option<&Value>) -> Result<(), Status>),
     Now(fn(&Attributes<'_>, &mut Value) -> Result<(), Status>),
     Later(for<'a> fn(&'a Attributes<'a>, &'a mut Value) -> Verdict<'a>),
     /// Also runs for deletions, which have no object, and for connections.
@@ -72,8 +74,22 @@ pub(super) enum Validate {
 
 pub(super) struct Plugin {
     pub name: &'static str,
+    /// The operations for which it runs, as bits.
+    pub operations: u8,
     pub admit: Admit,
     pub validate: Validate,
+}
+
+const CREATE: u8 = Operation::Create.bit();
+const UPDATE: u8 = Operation::Update.bit();
+const DELETE: u8 = Operation::Delete.bit();
+const CONNECT: u8 = Operation::Connect.bit();
+const ALL: u8 = CREATE | UPDATE | DELETE | CONNECT;
+
+impl Plugin {
+    pub(super) fn handles(&self, operation: Operation) -> bool {
+        self.operations & operation.bit() != 0
+    }
 }
 
 /// A plugin of the table.
@@ -145,8 +161,8 @@ pub struct AdmissionPlugins {
     enabled: Vec<String>,
     disabled: Vec<String>,
     pub toleration_seconds: TolerationSeconds,
-    /// Manifests of webhooks and policies.
-    pub(super) directories: Directories,
+    /// Of webhooks and policies.
+    pub(super) configurations: PluginConfigurations,
 }
 
 impl AdmissionPlugins {
@@ -175,13 +191,13 @@ impl AdmissionPlugins {
             find("--disable-admission-plugins", name)?;
         }
         let toleration_seconds = TolerationSeconds::default();
-        let directories = Directories::default();
-        Ok(AdmissionPlugins { enabled: enable, disabled: disable, toleration_seconds, directories })
+        let configurations = PluginConfigurations::default();
+        Ok(AdmissionPlugins { enabled: enable, disabled: disable, toleration_seconds, configurations })
     }
 
     /// Reads the file of `--admission-control-config-file`.
     pub fn configure(&mut self, file: &Path) -> Result<(), String> {
-        self.directories = configuration::read(file)?;
+        self.configurations = configuration::read(file)?;
         Ok(())
     }
 

@@ -13,8 +13,9 @@ mod metrics;
 mod review;
 mod source;
 
-pub(super) use call::{Failure, invoke};
+pub(super) use call::{Failure, count, invoke};
 pub(super) use configuration::{Webhook, WebhookKind};
+pub(super) use metrics::Outcome;
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use corten_serving::metrics::Exposition;
 use corten_store::Store;
 
 use super::Attributes;
-use super::configuration::{Configurable, MUTATING_WEBHOOKS};
+use super::configuration::{Configurable, MUTATING_WEBHOOKS, PluginConfigurations, VALIDATING_WEBHOOKS};
 use super::manifests::Manifests;
 use super::matching::Target;
 use metrics::Counters;
@@ -37,10 +38,12 @@ pub(crate) struct Webhooks {
 }
 
 impl Webhooks {
-    pub(super) fn start(store: &Store) -> Webhooks {
+    pub(super) fn start(store: &Store, configurations: &PluginConfigurations) -> Webhooks {
+        let source =
+            |kind: WebhookKind, of: Configurable| Source::start(store, kind, configurations.users_of(of));
         Webhooks {
-            mutating: Source::start(store, WebhookKind::Mutating),
-            validating: Source::start(store, WebhookKind::Validating),
+            mutating: source(WebhookKind::Mutating, MUTATING_WEBHOOKS),
+            validating: source(WebhookKind::Validating, VALIDATING_WEBHOOKS),
             counters: Counters::default(),
         }
     }
@@ -101,8 +104,7 @@ pub(super) async fn target(
     attributes: &Attributes<'_>,
     object: Option<&Value>,
 ) -> Result<Option<Target>, Status> {
-    match webhook.criteria.matches(attributes, object)? {
-        Some(target) if webhook.conditions_match(attributes, &target, object).await? => Ok(Some(target)),
-        _ => Ok(None),
-    }
+    let Some(matched) = webhook.criteria.matches(attributes, object)? else { return Ok(None) };
+    let target = matched.target(attributes);
+    Ok(webhook.conditions_match(attributes, &target, object).await?.then_some(target))
 }

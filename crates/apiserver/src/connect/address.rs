@@ -7,6 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use corten_api::Status;
 
+use crate::resolver;
+
 /// True if requests may be proxied to an address. As upstream, global unicast addresses; an IPv4 address in an IPv6 one is
 /// checked itself. Beyond upstream, that holds for every way of embedding.
 pub(crate) fn is_proxyable(address: IpAddr) -> bool {
@@ -44,8 +46,8 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
 
 /// The addresses of a host, if requests may be proxied to all of them.
 pub(super) async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Status> {
-    let found = tokio::net::lookup_host((host, port)).await;
-    let found: Vec<SocketAddr> = found.map_err(|error| Status::bad_request(error.to_string()))?.collect();
+    let found = resolver::lookup(host).await.map_err(|error| Status::bad_request(error.to_string()))?;
+    let found: Vec<SocketAddr> = found.iter().map(|address| SocketAddr::new(*address, port)).collect();
     if found.is_empty() {
         return Err(Status::bad_request("no addresses for hostname"));
     }

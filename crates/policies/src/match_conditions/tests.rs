@@ -6,7 +6,7 @@ use corten_api::json;
 fn check(conditions: &str, policy: FailurePolicy, expected: &Match) {
     let conditions = json::parse(conditions.as_bytes()).unwrap();
     let compiled = MatchConditions::compile(Some(&conditions), policy);
-    assert_eq!(&compiled.evaluate(&Sample::default()), expected, "{conditions:?}");
+    assert_eq!(&compiled.evaluate(&Sample::default()).verdict, expected, "{conditions:?}");
 }
 
 fn no(name: &str) -> Match {
@@ -30,6 +30,17 @@ fn conditions() {
     let broken = r#"{"name":"broken","expression":"nothing"}"#;
     let error = "compilation error: compilation failed: ERROR: <input>:1:1: undeclared reference to 'nothing' (in container '')\n | nothing\n | ^";
     check(&format!("[{broken}]"), Fail, &Match::Error(error.into()));
+}
+
+#[test]
+fn errors_are_counted_up_to_the_first_condition_that_is_false() {
+    let errors = |conditions: &str| {
+        let conditions = json::parse(conditions.as_bytes()).unwrap();
+        MatchConditions::compile(Some(&conditions), FailurePolicy::Fail).evaluate(&Sample::default()).errors
+    };
+    assert_eq!(errors(&format!("[{TRUE}]")), 0);
+    assert_eq!(errors(&format!("[{FAILS},{TRUE},{FAILS}]")), 2);
+    assert_eq!(errors(&format!("[{FAILS},{FALSE},{FAILS}]")), 1);
 }
 
 #[test]

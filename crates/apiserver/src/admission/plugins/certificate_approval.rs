@@ -2,11 +2,15 @@
 
 use corten_api::{Status, Value};
 
-use super::{Admit, Plugin, Validate};
+use super::{Admit, Plugin, UPDATE, Validate};
 use crate::admission::{Attributes, certificate_requests, signers};
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "CertificateApproval", admit: Admit::Nothing, validate: Validate::Now(validate) };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "CertificateApproval",
+    operations: UPDATE,
+    admit: Admit::Nothing,
+    validate: Validate::Now(validate),
+};
 
 fn validate(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), Status> {
     if attributes.resource() != certificate_requests::RESOURCE

@@ -2,12 +2,13 @@
 
 use corten_api::{Status, Value};
 
-use super::{Admit, Plugin, Validate};
+use super::{Admit, CREATE, Plugin, Validate};
 use crate::admission::Attributes;
 use crate::admission::certificate_requests::{self, subject};
 
 pub(super) const PLUGIN: Plugin = Plugin {
     name: "CertificateSubjectRestriction",
+    operations: CREATE,
     admit: Admit::Nothing,
     validate: Validate::Now(validate),
 };

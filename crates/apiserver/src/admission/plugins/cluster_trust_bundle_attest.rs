@@ -2,11 +2,15 @@
 
 use corten_api::{Status, Value, meta};
 
-use super::{Admit, Plugin, Validate};
+use super::{Admit, CREATE, Plugin, UPDATE, Validate};
 use crate::admission::{Attributes, signers};
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "ClusterTrustBundleAttest", admit: Admit::Nothing, validate: Validate::Now(validate) };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "ClusterTrustBundleAttest",
+    operations: CREATE | UPDATE,
+    admit: Admit::Nothing,
+    validate: Validate::Now(validate),
+};
 
 fn validate(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), Status> {
     let is_bundle = attributes.resource() == ("certificates.k8s.io", "clustertrustbundles");

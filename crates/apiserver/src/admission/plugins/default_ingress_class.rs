@@ -2,11 +2,15 @@
 
 use corten_api::{Status, Value};
 
-use super::{Admit, Plugin, Validate};
+use super::{Admit, CREATE, Plugin, Validate};
 use crate::admission::{Attributes, lookup, pod};
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "DefaultIngressClass", admit: Admit::Now(admit), validate: Validate::Nothing };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "DefaultIngressClass",
+    operations: CREATE,
+    admit: Admit::Now(admit),
+    validate: Validate::Nothing,
+};
 
 /// The deprecated annotation of an ingress's class.
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";

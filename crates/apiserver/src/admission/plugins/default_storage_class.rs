@@ -2,11 +2,15 @@
 
 use corten_api::{Status, Value};
 
-use super::{Admit, Plugin, Validate};
+use super::{Admit, CREATE, Plugin, Validate};
 use crate::admission::{Attributes, lookup, pod};
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "DefaultStorageClass", admit: Admit::Now(admit), validate: Validate::Nothing };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "DefaultStorageClass",
+    operations: CREATE,
+    admit: Admit::Now(admit),
+    validate: Validate::Nothing,
+};
 
 /// The deprecated annotation of a claim's class.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";

@@ -3,11 +3,15 @@
 
 use corten_api::{Status, Value, value};
 
-use super::{Admit, Plugin, Validate};
+use super::{Admit, CREATE, Plugin, UPDATE, Validate};
 use crate::admission::Attributes;
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "DefaultTolerationSeconds", admit: Admit::Now(admit), validate: Validate::Nothing };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "DefaultTolerationSeconds",
+    operations: CREATE | UPDATE,
+    admit: Admit::Now(admit),
+    validate: Validate::Nothing,
+};
 
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 

@@ -2,11 +2,15 @@
 
 use corten_api::{ByContent, Status, Value, set_of};
 
-use super::{Admit, Plugin, Validate};
+use super::{Admit, CREATE, Plugin, UPDATE, Validate};
 use crate::admission::Attributes;
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "DenyServiceExternalIPs", admit: Admit::Nothing, validate: Validate::Now(validate) };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "DenyServiceExternalIPs",
+    operations: CREATE | UPDATE,
+    admit: Admit::Nothing,
+    validate: Validate::Now(validate),
+};
 
 fn validate(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), Status> {
     let Some(service) = object.filter(|_| attributes.is_object("", "services")) else { return Ok(()) };

@@ -10,11 +10,15 @@ use corten_api::quantity::Quantity;
 use corten_api::{Map, Status, Str, Value, meta};
 use corten_quota::resource_list::{self, Amount, ResourceList};
 
-use super::{Admit, Plugin, Validate};
+use super::{Admit, CREATE, Plugin, UPDATE, Validate};
 use crate::admission::{Attributes, lookup, pod};
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "LimitRanger", admit: Admit::Now(admit), validate: Validate::Now(validate) };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "LimitRanger",
+    operations: CREATE | UPDATE,
+    admit: Admit::Now(admit),
+    validate: Validate::Now(validate),
+};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 /// Whole numbers up to this are compared by their thousandths.

@@ -4,23 +4,28 @@
 //! the version that its policy matched, and its result is decoded and defaulted again. Policies that ask for it run once
 //! more if the object has changed since.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use corten_api::schema::StructRef;
 use corten_api::status::Cause;
 use corten_api::{Status, Value, meta, resources};
 use corten_policies::{FailurePolicy, Match, MutatingPolicy};
 
-use super::{Admit, Plugin, Validate, Verdict};
+use super::{Admit, CONNECT, CREATE, Plugin, UPDATE, Validate, Verdict};
 use crate::admission::expressions::Evaluated;
 use crate::admission::matching::Target;
+use crate::admission::metrics::{ConditionOwner, Laps};
 use crate::admission::policies::{self, Binding, Hook, Index, Param};
 use crate::admission::versioned::from_target;
 use crate::admission::{Attributes, lookup};
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "MutatingAdmissionPolicy", admit: Admit::Any(admit), validate: Validate::Nothing };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "MutatingAdmissionPolicy",
+    operations: CREATE | UPDATE | CONNECT,
+    admit: Admit::Any(admit),
+    validate: Validate::Nothing,
+};
 
 fn admit<'a>(attributes: &'a Attributes<'a>, object: Option<&'a mut Value>) -> Verdict<'a> {
     let Some(index) = attributes.backend().admission.policies.mutating(attributes) else {
@@ -95,7 +100,7 @@ async fn gather<'i>(
         failures.push(Failure { hook, binding, message, is_invalid: false });
     };
     let target = match hook.policy.criteria.matches(attributes, object) {
-        Ok(Some(target)) => target,
+        Ok(Some(matched)) => matched.target(attributes),
         Ok(None) => return,
         Err(status) => return fail(None, &status.message),
     };
@@ -112,13 +117,13 @@ async fn gather<'i>(
                 continue;
             }
         }
+        let invocation = |param| Invocation { hook, binding, target: target.clone(), param };
+        if !binding.has_params(&hook.policy) {
+            invocations.push(invocation(None));
+            continue;
+        }
         match policies::collect(attributes, &hook.policy, resource.as_ref(), binding).await {
-            Ok(params) => invocations.extend(params.into_iter().map(|param| Invocation {
-                hook,
-                binding,
-                target: target.clone(),
-                param,
-            })),
+            Ok(params) => invocations.extend(params.into_iter().map(Some).map(invocation)),
             Err(why) => fail(Some(binding), &why),
         }
     }
@@ -139,15 +144,22 @@ async fn invoke<'i>(
     }
     // The object in the version of the last invocation, as long as nothing else has changed it.
     let mut current: Option<Evaluated<'_>> = None;
+    let mut laps = Laps::start();
     for invocation in &invocations {
-        let is_current = current.as_ref().is_some_and(|shown| shown.target().kind == invocation.target.kind);
+        let is_same = |shown: &Evaluated<'_>| Arc::ptr_eq(&shown.target().served, &invocation.target.served);
+        let is_current = current.as_ref().is_some_and(is_same);
         if !is_current {
             let target = invocation.target.clone();
             current = Some(Evaluated::new(attributes, target, object.as_deref()).await?);
         }
         let Some(evaluated) = current.as_mut() else { continue };
         let param = invocation.param.as_ref().map(Param::tree);
-        match invocation.hook.policy.evaluate(|policy| policy.matches(evaluated, param)) {
+        laps.lap();
+        let policy = &invocation.hook.policy;
+        let (matched, took) = policy.evaluate(&mut laps, |policy| policy.matches(evaluated, param));
+        let owner = ConditionOwner { name: &policy.name, kind: "policy", type_: "validate" };
+        attributes.count_conditions(owner, &matched, took);
+        match matched.verdict {
             Match::Yes => {}
             Match::No(_) => continue,
             Match::Error(message) => {
@@ -192,11 +204,13 @@ async fn mutate<'i>(
     let counters = &attributes.backend().admission.policies.counters;
     let param = invocation.param.as_ref().map(Param::tree);
     let mut changed = false;
-    for at in 0..policy.evaluate(MutatingPolicy::len) {
-        let began = Instant::now();
-        let outcome = policy.evaluate(|policy| policy.mutate(at, evaluated, param, &schema));
+    let mut laps = Laps::start();
+    for at in 0..policy.evaluate(&mut laps, MutatingPolicy::len).0 {
+        laps.lap();
+        let (outcome, took) =
+            policy.evaluate(&mut laps, |policy| policy.mutate(at, evaluated, param, &schema));
         let error = outcome.as_ref().err().map(String::as_str);
-        counters.mutated((&policy.name, &binding.name), error, began.elapsed());
+        counters.mutated((&policy.name, &binding.name), error, took);
         let new = match outcome {
             Ok(Some(new)) => from_target(attributes, &invocation.target, new).await.map_err(|s| s.message),
             Ok(None) => continue,

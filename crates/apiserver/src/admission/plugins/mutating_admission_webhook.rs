@@ -4,18 +4,22 @@
 //! Each webhook gets the object as the one before it left it. A patched object is decoded and defaulted again.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use corten_api::{Status, Value, json, patch};
 
-use super::{Admit, Plugin, Validate, Verdict};
+use super::{ALL, Admit, Plugin, Validate, Verdict};
 use crate::admission::Attributes;
-use crate::admission::matching::Target;
 use crate::admission::versioned::{Shown, from_target};
-use crate::admission::webhooks::{self, Failure, Webhook, WebhookKind};
+use crate::admission::webhooks::{self, Failure, Outcome, Webhook, WebhookKind};
 use crate::heavy;
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "MutatingAdmissionWebhook", admit: Admit::Any(admit), validate: Validate::Nothing };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "MutatingAdmissionWebhook",
+    operations: ALL,
+    admit: Admit::Any(admit),
+    validate: Validate::Nothing,
+};
 
 const ANNOTATION: &str = "mutation.webhook.admission.k8s.io/";
 const PATCH_ANNOTATION: &str = "patch.webhook.admission.k8s.io/";
@@ -60,7 +64,15 @@ async fn run(
         usize::from(rounds.is_second_round())
     };
     let place = format!("round_{round}_index_{index}");
-    let outcome = change(attributes, webhook, &target, object, &place).await;
+    let shown = Shown::new(attributes, target.clone(), object.as_deref()).await?;
+    let began = Instant::now();
+    let outcome = change(attributes, webhook, shown, object, &place).await;
+    let counted = match &outcome {
+        Ok(_) => Outcome::Allowed,
+        Err(Refusal::Call(failure)) => failure.outcome(webhook),
+        Err(Refusal::Status(_)) => Outcome::Unusable,
+    };
+    webhooks::count(webhook, attributes, began, counted);
     let changed = matches!(outcome, Ok(true));
     attributes.annotate(format!("{ANNOTATION}{place}"), mutation(webhook, changed));
     {
@@ -112,11 +124,11 @@ impl From<Status> for Refusal {
 async fn change(
     attributes: &Attributes<'_>,
     webhook: &Webhook,
-    target: &Target,
+    shown: Shown,
     object: &mut Option<&mut Value>,
     place: &str,
 ) -> Result<bool, Refusal> {
-    let shown = Shown::new(attributes, target.clone(), object.as_deref()).await?;
+    let target = &shown.target;
     let request = attributes.admission_request(target, object.as_deref());
     let objects = (shown.object.as_ref(), shown.old.as_ref());
     let answer = heavy::waiting(webhooks::invoke(webhook, attributes, request, objects)).await;

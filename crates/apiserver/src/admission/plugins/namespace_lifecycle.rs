@@ -4,18 +4,28 @@
 use corten_api::status::Cause;
 use corten_api::{Status, Value};
 
-use super::{Admit, Plugin, Validate};
+use super::{Admit, CREATE, DELETE, Plugin, UPDATE, Validate};
 use crate::admission::{Attributes, Operation, lookup};
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "NamespaceLifecycle", admit: Admit::Now(admit), validate: Validate::Now(validate) };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "NamespaceLifecycle",
+    operations: CREATE | UPDATE | DELETE,
+    admit: Admit::Look(admit),
+    validate: Validate::Nothing,
+};
 
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Reviews may name any namespace: an error would disclose which namespaces exist.
 const REVIEWS: (&str, &str) = ("authorization.k8s.io", "localsubjectaccessreviews");
 
-fn admit(attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+fn admit(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), Status> {
+    if attributes.operation == Operation::Delete
+        && attributes.call.served.is_namespaces()
+        && IMMORTAL.contains(&attributes.name(None))
+    {
+        return Err(attributes.forbidden(None, "this namespace may not be deleted"));
+    }
     let namespace = attributes.namespace();
     if !attributes.creates()
         || namespace.is_empty()
@@ -33,23 +43,13 @@ fn admit(attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> 
     }
 }
 
-fn terminating(attributes: &Attributes<'_>, object: &Value, namespace: &str) -> Status {
+fn terminating(attributes: &Attributes<'_>, object: Option<&Value>, namespace: &str) -> Status {
     let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
-    let mut status = attributes.forbidden(Some(object), why);
+    let mut status = attributes.forbidden(object, why);
     status.details.causes = vec![Cause {
         reason: "NamespaceTerminating".into(),
         message: format!("namespace {namespace} is being terminated"),
         field: "metadata.namespace".into(),
     }];
     status
-}
-
-fn validate(attributes: &Attributes<'_>, _: Option<&Value>) -> Result<(), Status> {
-    if attributes.operation == Operation::Delete
-        && attributes.call.served.is_namespaces()
-        && IMMORTAL.contains(&attributes.name(None))
-    {
-        return Err(attributes.forbidden(None, "this namespace may not be deleted"));
-    }
-    Ok(())
 }

@@ -3,11 +3,15 @@
 use corten_api::quantity::Quantity;
 use corten_api::{Status, Value, meta};
 
-use super::{Admit, Plugin, Validate};
+use super::{Admit, CREATE, Plugin, UPDATE, Validate};
 use crate::admission::{Attributes, lookup, pod};
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "NodeDeclaredFeatureValidator", admit: Admit::Nothing, validate: Validate::Now(validate) };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "NodeDeclaredFeatureValidator",
+    operations: CREATE | UPDATE,
+    admit: Admit::Nothing,
+    validate: Validate::Now(validate),
+};
 
 fn validate(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), Status> {
     let (Some(pod), Some(old)) = (object, attributes.old) else { return Ok(()) };

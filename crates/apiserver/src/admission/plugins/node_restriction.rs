@@ -17,29 +17,22 @@ pub(super) use tests::{check_node, check_pod};
 use corten_api::{Status, Value, meta};
 use corten_auth::User;
 
-use super::{Admit, Plugin, Validate};
+use super::{Admit, CREATE, DELETE, Plugin, UPDATE, Validate};
 use crate::admission::certificate_requests::subject;
 use crate::admission::{Attributes, Operation};
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "NodeRestriction", admit: Admit::Now(admit), validate: Validate::Now(validate) };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "NodeRestriction",
+    operations: CREATE | UPDATE | DELETE,
+    admit: Admit::Look(restrict),
+    validate: Validate::Nothing,
+};
 
 const NODE_LEASES: &str = "kube-node-lease";
 
 /// The node name of a user that is a node.
 fn node_of(user: &User) -> Option<&str> {
     user.name.strip_prefix("system:node:").filter(|_| user.is_in("system:nodes"))
-}
-
-fn admit(attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
-    restrict(attributes, Some(object))
-}
-
-fn validate(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), Status> {
-    match attributes.operation {
-        Operation::Delete => restrict(attributes, object),
-        _ => Ok(()),
-    }
 }
 
 /// The reason of a refusal.

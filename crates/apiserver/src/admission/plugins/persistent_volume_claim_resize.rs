@@ -4,11 +4,15 @@ use corten_api::quantity::Quantity;
 use corten_api::{Status, Value};
 use corten_quota::storage_class;
 
-use super::{Admit, Plugin, Validate};
+use super::{Admit, Plugin, UPDATE, Validate};
 use crate::admission::{Attributes, lookup};
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "PersistentVolumeClaimResize", admit: Admit::Nothing, validate: Validate::Now(validate) };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "PersistentVolumeClaimResize",
+    operations: UPDATE,
+    admit: Admit::Nothing,
+    validate: Validate::Now(validate),
+};
 
 fn validate(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), Status> {
     let (Some(claim), Some(old)) = (object, attributes.old) else { return Ok(()) };

@@ -3,11 +3,15 @@
 
 use corten_api::{Status, Value};
 
-use super::{Admit, Plugin, Validate};
+use super::{Admit, CREATE, Plugin, Validate};
 use crate::admission::{Attributes, finalizers};
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "PodGroupProtection", admit: Admit::Now(admit), validate: Validate::Nothing };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "PodGroupProtection",
+    operations: CREATE,
+    admit: Admit::Now(admit),
+    validate: Validate::Nothing,
+};
 
 const FINALIZER: &str = "scheduling.k8s.io/podgroup-protection";
 

@@ -5,12 +5,16 @@ use corten_api::status::Cause;
 use corten_api::{Status, Value, meta};
 use corten_quota::resource_list;
 
-use super::{Admit, Plugin, Validate};
+use super::{Admit, Plugin, UPDATE, Validate};
 
 use crate::admission::{Attributes, lookup, pod};
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "PodResizeValidator", admit: Admit::Nothing, validate: Validate::Now(validate) };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "PodResizeValidator",
+    operations: UPDATE,
+    admit: Admit::Nothing,
+    validate: Validate::Now(validate),
+};
 
 fn validate(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), Status> {
     let (Some(pod), Some(old)) = (object, attributes.old) else { return Ok(()) };

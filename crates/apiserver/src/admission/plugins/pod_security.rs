@@ -18,13 +18,17 @@ use std::collections::HashMap;
 
 use corten_api::{Status, Value, meta};
 
-use super::{Admit, Plugin, Validate, Verdict};
+use super::{Admit, CREATE, Plugin, UPDATE, Validate, Verdict};
 use crate::admission::{Attributes, lookup, pod};
 use checks::evaluate;
 use policy::{Level, Policy};
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "PodSecurity", admit: Admit::Nothing, validate: Validate::Later(validate) };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "PodSecurity",
+    operations: CREATE | UPDATE,
+    admit: Admit::Nothing,
+    validate: Validate::Later(validate),
+};
 
 /// Subresources that cannot change the security of a pod.
 const HARMLESS: [&str; 8] =

@@ -2,11 +2,15 @@
 
 use corten_api::{Status, Str, Value};
 
-use super::{Admit, Plugin, Validate};
+use super::{Admit, CREATE, Plugin, Validate};
 use crate::admission::{Attributes, lookup, pod};
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "PodTopologyLabels", admit: Admit::Now(admit), validate: Validate::Nothing };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "PodTopologyLabels",
+    operations: CREATE,
+    admit: Admit::Now(admit),
+    validate: Validate::Nothing,
+};
 
 const LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 

@@ -4,12 +4,16 @@ use std::sync::Arc;
 
 use corten_api::{Status, Value};
 
-use super::{Admit, Plugin, Validate};
+use super::{Admit, CREATE, DELETE, Plugin, UPDATE, Validate};
 use crate::admission::{Attributes, lookup};
 use crate::object::Object;
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "Priority", admit: Admit::Now(admit), validate: Validate::Now(validate) };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "Priority",
+    operations: CREATE | UPDATE | DELETE,
+    admit: Admit::Now(admit),
+    validate: Validate::Now(validate),
+};
 
 const CLASSES: (&str, &str) = ("scheduling.k8s.io", "priorityclasses");
 

@@ -16,7 +16,7 @@ mod usage;
 
 use corten_api::Value;
 
-use super::{Admit, Plugin, Validate, Verdict};
+use super::{Admit, CREATE, Plugin, UPDATE, Validate, Verdict};
 use crate::admission::{Attributes, lookup};
 
 pub(in crate::admission) use charge::Queues;
@@ -24,8 +24,12 @@ pub(in crate::admission) use charge::Queues;
 pub(super) use tests::charge_one;
 use usage::Demand;
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "ResourceQuota", admit: Admit::Nothing, validate: Validate::Later(validate) };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "ResourceQuota",
+    operations: CREATE | UPDATE,
+    admit: Admit::Nothing,
+    validate: Validate::Later(validate),
+};
 
 const QUOTAS: (&str, &str) = ("", "resourcequotas");
 

@@ -3,12 +3,16 @@
 use corten_api::{Map, Status, Value};
 use corten_quota::resource_list;
 
-use super::{Admit, Plugin, Validate};
+use super::{Admit, CREATE, Plugin, Validate};
 
 use crate::admission::{Attributes, lookup};
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "RuntimeClass", admit: Admit::Now(admit), validate: Validate::Now(validate) };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "RuntimeClass",
+    operations: CREATE,
+    admit: Admit::Now(admit),
+    validate: Validate::Now(validate),
+};
 
 fn admit(attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
     if !attributes.is_object("", "pods") || !attributes.creates() {

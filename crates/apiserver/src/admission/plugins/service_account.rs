@@ -7,13 +7,17 @@ use std::time::Duration;
 
 use corten_api::{Status, Value, meta, value};
 
-use super::{Admit, Plugin, Validate, Verdict};
+use super::{Admit, CREATE, Plugin, UPDATE, Validate, Verdict};
 use crate::admission::{Attributes, Operation, lookup, pod};
 use crate::object::Object;
 use crate::random;
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "ServiceAccount", admit: Admit::Later(admit), validate: Validate::Now(validate) };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "ServiceAccount",
+    operations: CREATE | UPDATE,
+    admit: Admit::Later(admit),
+    validate: Validate::Now(validate),
+};
 
 const DEFAULT: &str = "default";
 const ENFORCE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";

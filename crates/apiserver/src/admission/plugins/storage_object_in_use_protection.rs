@@ -3,11 +3,15 @@
 
 use corten_api::{Status, Value};
 
-use super::{Admit, Plugin, Validate};
+use super::{Admit, CREATE, Plugin, Validate};
 use crate::admission::{Attributes, finalizers};
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "StorageObjectInUseProtection", admit: Admit::Now(admit), validate: Validate::Nothing };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "StorageObjectInUseProtection",
+    operations: CREATE,
+    admit: Admit::Now(admit),
+    validate: Validate::Nothing,
+};
 
 fn admit(attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
     if !attributes.creates() || !attributes.subresource.is_empty() {

@@ -2,11 +2,15 @@
 
 use corten_api::{Status, Value, value};
 
-use super::{Admit, Plugin, Validate};
+use super::{Admit, CREATE, Plugin, Validate};
 use crate::admission::Attributes;
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "TaintNodesByCondition", admit: Admit::Now(admit), validate: Validate::Nothing };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "TaintNodesByCondition",
+    operations: CREATE,
+    admit: Admit::Now(admit),
+    validate: Validate::Nothing,
+};
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 

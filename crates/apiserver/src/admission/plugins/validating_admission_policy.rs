@@ -3,19 +3,25 @@
 //! All policies are evaluated, so that every warning reaches the client; the first refusal counts.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use corten_api::status::Cause;
 use corten_api::{Status, Str, Value, json};
 use corten_policies::{Annotation, Decision, FailurePolicy, ValidatingPolicy};
 
-use super::{Admit, Plugin, Validate, Verdict};
+use super::{ALL, Admit, Plugin, Validate, Verdict};
 use crate::admission::expressions::Evaluated;
+use crate::admission::matching::Matched;
+use crate::admission::metrics::{ConditionOwner, Laps};
 use crate::admission::policies::{self, Binding, Enforced, Hook, Index};
 use crate::admission::{Attributes, lookup};
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "ValidatingAdmissionPolicy", admit: Admit::Nothing, validate: Validate::Any(validate) };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "ValidatingAdmissionPolicy",
+    operations: ALL,
+    admit: Admit::Nothing,
+    validate: Validate::Any(validate),
+};
 
 const FAILURES: &str = "validation.policy.admission.k8s.io/validation_failure";
 /// Maximum number of failures in the annotation.
@@ -39,8 +45,14 @@ async fn run(
     if candidates.is_empty() {
         return Ok(());
     }
-    let mut validation =
-        Validation { attributes, evaluated: Vec::new(), denials: Vec::new(), failures: Vec::new() };
+    let mut validation = Validation {
+        attributes,
+        evaluated: Vec::new(),
+        has_namespace: false,
+        laps: Laps::start(),
+        denials: Vec::new(),
+        failures: Vec::new(),
+    };
     for hook in candidates {
         validation.hook(hook, object).await?;
     }
@@ -60,6 +72,9 @@ struct Validation<'a> {
     attributes: &'a Attributes<'a>,
     /// The request in the versions in which policies see it.
     evaluated: Vec<Evaluated<'a>>,
+    /// True once the namespace of the object is known to exist.
+    has_namespace: bool,
+    laps: Laps,
     denials: Vec<Denial>,
     failures: Vec<Value>,
 }
@@ -88,16 +103,16 @@ impl<'a> Validation<'a> {
 
     async fn hook(&mut self, hook: &Hook<ValidatingPolicy>, object: Option<&Value>) -> Result<(), Status> {
         let attributes = self.attributes;
-        let target = match hook.policy.criteria.matches(attributes, object) {
-            Ok(Some(target)) => target,
+        let matched = match hook.policy.criteria.matches(attributes, object) {
+            Ok(Some(matched)) => matched,
             Ok(None) => return Ok(()),
             Err(status) => {
                 self.misconfigured(hook, None, &status.message);
                 return Ok(());
             }
         };
-        let params = match policies::resource_of(attributes.backend(), &hook.policy) {
-            Ok(params) => params,
+        let resource = match policies::resource_of(attributes.backend(), &hook.policy) {
+            Ok(resource) => resource,
             Err(why) => {
                 self.misconfigured(hook, None, &why);
                 return Ok(());
@@ -113,7 +128,13 @@ impl<'a> Validation<'a> {
                     continue;
                 }
             }
-            let params = match policies::collect(attributes, &hook.policy, params.as_ref(), binding).await {
+            if !binding.has_params(&hook.policy) {
+                if let Some(at) = self.evaluated(hook, binding, &matched, object).await? {
+                    self.evaluate(hook, binding, at, None, &mut annotations);
+                }
+                continue;
+            }
+            let params = match policies::collect(attributes, &hook.policy, resource.as_ref(), binding).await {
                 Ok(params) => params,
                 Err(why) => {
                     self.misconfigured(hook, Some(binding), &why);
@@ -123,35 +144,54 @@ impl<'a> Validation<'a> {
             if params.is_empty() {
                 continue;
             }
-            let known = self.evaluated.iter().position(|known| known.target().kind == target.kind);
-            let at = match known {
-                Some(at) => at,
-                None => match Evaluated::new(attributes, target.clone(), object).await {
-                    Ok(evaluated) => {
-                        self.evaluated.push(evaluated);
-                        self.evaluated.len() - 1
-                    }
-                    Err(status) => {
-                        let why = format!("failed to convert object version: {}", status.message);
-                        self.misconfigured(hook, Some(binding), &why);
-                        continue;
-                    }
-                },
-            };
-            if let Some(name) = attributes.namespace_of_object()
-                && lookup::namespace(attributes.backend(), name).is_none()
-            {
-                return Err(Status::not_found("", "namespaces", name));
-            }
+            let Some(at) = self.evaluated(hook, binding, &matched, object).await? else { continue };
+            // The time of conversions is not that of the evaluation.
+            self.laps.lap();
             for param in &params {
-                let param = param.as_ref().map(|param| param.tree());
-                self.evaluate(hook, binding, at, param, &mut annotations);
+                self.evaluate(hook, binding, at, Some(param.tree()), &mut annotations);
             }
         }
         for (key, values) in annotations {
             attributes.annotate(format!("{}/{key}", hook.policy.name), values.join(", "));
         }
         Ok(())
+    }
+
+    /// The position of the request in the version of a resource; `None` if it cannot be converted.
+    async fn evaluated(
+        &mut self,
+        hook: &Hook<ValidatingPolicy>,
+        binding: &Binding,
+        matched: &Matched,
+        object: Option<&Value>,
+    ) -> Result<Option<usize>, Status> {
+        let attributes = self.attributes;
+        let served = matched.served(attributes);
+        let known = self.evaluated.iter().position(|known| Arc::ptr_eq(&known.target().served, served));
+        let at = match known {
+            Some(at) => at,
+            None => match Evaluated::new(attributes, matched.target(attributes), object).await {
+                Ok(evaluated) => {
+                    self.laps.lap();
+                    self.evaluated.push(evaluated);
+                    self.evaluated.len() - 1
+                }
+                Err(status) => {
+                    let why = format!("failed to convert object version: {}", status.message);
+                    self.misconfigured(hook, Some(binding), &why);
+                    return Ok(None);
+                }
+            },
+        };
+        if !self.has_namespace {
+            if let Some(name) = attributes.namespace_of_object()
+                && lookup::namespace(attributes.backend(), name).is_none()
+            {
+                return Err(Status::not_found("", "namespaces", name));
+            }
+            self.has_namespace = true;
+        }
+        Ok(Some(at))
     }
 
     fn evaluate(
@@ -163,9 +203,10 @@ impl<'a> Validation<'a> {
         annotations: &mut Vec<(Str, Vec<String>)>,
     ) {
         let Some(request) = self.evaluated.get(at) else { return };
-        let began = Instant::now();
-        let validated = hook.policy.evaluate(|policy| policy.evaluate(request, param));
-        let took = if validated.decisions.is_empty() { Duration::ZERO } else { began.elapsed() };
+        let (validated, took) =
+            hook.policy.evaluate(&mut self.laps, |policy| policy.evaluate(request, param));
+        let owner = ConditionOwner { name: &hook.policy.name, kind: "policy", type_: "validate" };
+        self.attributes.count_conditions(owner, &validated.conditions, took);
         for decision in validated.decisions {
             self.decide(hook, binding, &decision, took);
         }

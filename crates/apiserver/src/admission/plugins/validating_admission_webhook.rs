@@ -1,16 +1,23 @@
 //! ValidatingAdmissionWebhook: webhooks that may refuse a request, all at once.
 
+use std::sync::Arc;
+use std::time::Instant;
+
 use corten_api::{Status, Value};
 use futures_util::future::join_all;
 
-use super::{Admit, Plugin, Validate, Verdict};
+use super::{ALL, Admit, Plugin, Validate, Verdict};
 use crate::admission::Attributes;
 use crate::admission::versioned::Shown;
-use crate::admission::webhooks::{self, Failure, Webhook, WebhookKind};
+use crate::admission::webhooks::{self, Failure, Outcome, Webhook, WebhookKind};
 use crate::heavy;
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { name: "ValidatingAdmissionWebhook", admit: Admit::Nothing, validate: Validate::Any(validate) };
+pub(super) const PLUGIN: Plugin = Plugin {
+    name: "ValidatingAdmissionWebhook",
+    operations: ALL,
+    admit: Admit::Nothing,
+    validate: Validate::Any(validate),
+};
 
 const FAILED_OPEN: &str = "failed-open.validating.webhook.admission.k8s.io/";
 
@@ -24,7 +31,7 @@ fn validate<'a>(attributes: &'a Attributes<'a>, object: Option<&'a Value>) -> Ve
         let mut called: Vec<(&Webhook, usize)> = Vec::new();
         for webhook in hooks.iter() {
             let Some(target) = webhooks::target(webhook, attributes, object).await? else { continue };
-            let known = shown.iter().position(|shown| shown.target.kind == target.kind);
+            let known = shown.iter().position(|shown| Arc::ptr_eq(&shown.target.served, &target.served));
             let at = match known {
                 Some(at) => at,
                 None => {
@@ -39,7 +46,10 @@ fn validate<'a>(attributes: &'a Attributes<'a>, object: Option<&'a Value>) -> Ve
             let request = attributes.admission_request(&shown.target, object);
             async move {
                 let objects = (shown.object.as_ref(), shown.old.as_ref());
+                let began = Instant::now();
                 let answer = webhooks::invoke(webhook, attributes, request, objects).await;
+                let outcome = answer.as_ref().err().map(|failure| failure.outcome(webhook));
+                webhooks::count(webhook, attributes, began, outcome.unwrap_or(Outcome::Allowed));
                 answer.map(drop).or_else(|failure| refuse(attributes, webhook, index, failure))
             }
         });

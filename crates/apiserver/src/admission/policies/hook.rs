@@ -1,8 +1,8 @@
 //! One policy with its bindings, parsed once.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use corten_api::resources::split_api_version;
 use corten_api::{Str, Value, json, meta};
@@ -10,10 +10,13 @@ use corten_policies::{FailurePolicy, MutatingPolicy, ValidatingPolicy};
 use corten_store::Entry;
 
 use crate::admission::matching::Criteria;
+use crate::admission::metrics::Laps;
 use crate::heavy;
 
 /// Evaluations that take longer leave the thread of the runtime.
 const SLOW: Duration = Duration::from_micros(500);
+/// The evaluations after a slow one that do so, too. Not all that follow: a thread that the system interrupts looks slow.
+const WARY: u8 = 100;
 
 /// The compiled form of a kind of policies.
 pub(in crate::admission) trait Evaluator: Send + Sync + Sized + 'static {
@@ -79,8 +82,8 @@ pub(in crate::admission) struct Policy<E> {
     version: (Str, i64),
     text: Text,
     compiled: OnceLock<E>,
-    /// True if an evaluation took long.
-    is_slow: AtomicBool,
+    /// Evaluations that are still to run apart, because one took long.
+    wary: AtomicU8,
     /// The resource of the parameters, once it is known.
     pub(super) param_resource: parking_lot::Mutex<Option<Str>>,
 }
@@ -98,7 +101,7 @@ impl<E: Evaluator> Policy<E> {
             version: version(object),
             text,
             compiled: OnceLock::new(),
-            is_slow: AtomicBool::new(false),
+            wary: AtomicU8::new(0),
             param_resource: parking_lot::Mutex::default(),
         }
     }
@@ -108,22 +111,27 @@ impl<E: Evaluator> Policy<E> {
         self.version == version(object)
     }
 
-    /// Evaluates the policy. One that took long before is evaluated apart from other tasks of the thread; the first
-    /// evaluation always is, because it compiles.
-    pub(in crate::admission) fn evaluate<T>(&self, work: impl FnOnce(&E) -> T) -> T {
-        let timed = || {
-            let compiled = self.compiled();
-            let began = Instant::now();
-            let outcome = work(compiled);
-            if began.elapsed() > SLOW && !self.is_slow.load(Ordering::Relaxed) {
-                self.is_slow.store(true, Ordering::Relaxed);
-            }
-            outcome
+    /// Evaluates the policy; the lap that ends with it is its time. One that took long before is evaluated apart from other
+    /// tasks of the thread; the first evaluation always is, because it compiles.
+    pub(in crate::admission) fn evaluate<T>(
+        &self,
+        laps: &mut Laps,
+        work: impl FnOnce(&E) -> T,
+    ) -> (T, Duration) {
+        let wary = self.wary.load(Ordering::Relaxed);
+        let (outcome, took) = match self.compiled.get() {
+            Some(compiled) if wary == 0 => (work(compiled), laps.lap()),
+            _ => heavy::blocking(|| {
+                let compiled = self.compiled();
+                laps.lap();
+                (work(compiled), laps.lap())
+            }),
         };
-        match self.compiled.get().is_none() || self.is_slow.load(Ordering::Relaxed) {
-            true => heavy::blocking(timed),
-            false => timed(),
+        let left = if took > SLOW { WARY } else { wary.saturating_sub(1) };
+        if left != wary {
+            self.wary.store(left, Ordering::Relaxed);
         }
+        (outcome, took)
     }
 
     fn compiled(&self) -> &E {
@@ -166,6 +174,13 @@ impl Binding {
             param_ref: present("paramRef").cloned(),
             actions: actions.filter_map(Value::as_str).map(Str::from).collect(),
         }
+    }
+}
+
+impl Binding {
+    /// True if the policy is evaluated once for each of its parameters.
+    pub(in crate::admission) fn has_params<E>(&self, policy: &Policy<E>) -> bool {
+        policy.param_kind.is_some() && self.param_ref.is_some()
     }
 }
 

@@ -29,15 +29,15 @@ impl Param {
     }
 }
 
-/// The parameters of a binding: `None` for one evaluation without any. The error says why the binding cannot be used.
+/// The parameters of a binding (`Binding::has_params`). The error says why the binding cannot be used.
 pub(in crate::admission) async fn collect<E: Evaluator>(
     attributes: &Attributes<'_>,
     policy: &Policy<E>,
     served: Option<&Arc<Served>>,
     binding: &Binding,
-) -> Result<Vec<Option<Param>>, String> {
+) -> Result<Vec<Param>, String> {
     let (Some(kind), Some(reference)) = (&policy.param_kind, &binding.param_ref) else {
-        return Ok(vec![None]);
+        return Ok(Vec::new());
     };
     let Some(served) = served else {
         return Err(format!("paramKind kind `{}` not known", shown(kind)));
@@ -63,7 +63,7 @@ pub(in crate::admission) async fn collect<E: Evaluator>(
     }
     let mut params = Vec::with_capacity(objects.len());
     for object in objects {
-        params.push(Some(convert(attributes.backend(), served, object).await.map_err(|s| s.message)?));
+        params.push(convert(attributes.backend(), served, object).await.map_err(|s| s.message)?);
     }
     Ok(params)
 }

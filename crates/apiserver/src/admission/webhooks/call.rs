@@ -10,6 +10,9 @@ use super::review::{self, Unusable, Verdict};
 use crate::admission::Attributes;
 use crate::random;
 
+/// The code of a call without a usable response.
+const UNAVAILABLE: u16 = 503;
+
 /// The response of a webhook that allows the request.
 pub(in crate::admission) struct Answer {
     /// The operations of a JSON patch, never empty.
@@ -37,27 +40,30 @@ impl Failure {
     }
 }
 
-/// Calls a webhook with a request and its objects in the webhook's version, and counts the call. Large requests wait for it
-/// without their slot (`heavy::waiting`).
-pub(in crate::admission) async fn invoke(
-    webhook: &Webhook,
-    attributes: &Attributes<'_>,
-    request: Map,
-    objects: (Option<&Value>, Option<&Value>),
-) -> Result<Answer, Failure> {
-    let started = Instant::now();
-    let answer = call(webhook, attributes, request, objects).await;
-    let outcome = match &answer {
-        Ok(_) => Outcome::Allowed,
-        Err(Failure::Calling { code, .. }) => Outcome::Failed(*code, !webhook.ignores_failure),
-        Err(Failure::Denied(status)) => Outcome::Rejected(status.code),
-    };
-    let counters = attributes.backend().admission.webhooks.counters();
-    counters.count(webhook, attributes.operation, started.elapsed(), outcome);
-    answer
+impl Failure {
+    /// The outcome that is counted.
+    pub(in crate::admission) fn outcome(&self, webhook: &Webhook) -> Outcome {
+        match self {
+            Failure::Calling { code, .. } => Outcome::Failed(*code, !webhook.ignores_failure),
+            Failure::Denied(status) => Outcome::Rejected(status.code),
+        }
+    }
 }
 
-async fn call(
+/// Counts a call of a webhook that began at a time.
+pub(in crate::admission) fn count(
+    webhook: &Webhook,
+    attributes: &Attributes<'_>,
+    began: Instant,
+    outcome: Outcome,
+) {
+    let counters = attributes.backend().admission.webhooks.counters();
+    counters.count(webhook, attributes.operation, began.elapsed(), outcome);
+}
+
+/// Calls a webhook with a request and its objects in the webhook's version. Large requests wait for it without their slot
+/// (`heavy::waiting`). The caller counts the call.
+pub(in crate::admission) async fn invoke(
     webhook: &Webhook,
     attributes: &Attributes<'_>,
     mut request: Map,
@@ -79,6 +85,7 @@ async fn call(
         failed(why.to_owned(), 400)
     })?;
     let client = webhook.client.as_ref();
+    let client = client.map_err(String::clone).and_then(|client| client.check().map(|()| client));
     let client = client.map_err(|why| failed(format!("could not get REST client: {why}"), 500))?;
     let uid = random::uuid();
     request.insert("uid", uid.as_str());
@@ -88,7 +95,9 @@ async fn call(
     let review = review::request(version, request);
     let posted = client.post(attributes.backend(), &review, time_for(webhook, attributes)).await;
     drop(review);
-    let review = posted.map_err(|why| failed(format!("failed to call webhook: {why}"), 503))?;
+    let review = posted.map_err(|error| {
+        failed(format!("failed to call webhook: {error}"), error.code.unwrap_or(UNAVAILABLE))
+    })?;
     verdict(webhook, attributes, version, &uid, &review)
 }
 
@@ -112,7 +121,7 @@ fn verdict(
             Unusable::Patch(why) => format!("received undecodable patch in webhook response: {why}"),
             Unusable::PatchType(kind) => format!("unsupported patch type {kind:?}"),
         };
-        Failure::Calling { reason, code: 503 }
+        Failure::Calling { reason, code: UNAVAILABLE }
     })?;
     for (key, value) in response.annotations {
         attributes.annotate(format!("{}/{key}", webhook.name), value);

@@ -9,8 +9,9 @@ use corten_policies::{FailurePolicy, Match, MatchConditions};
 use crate::admission::Attributes;
 use crate::admission::expressions::Evaluated;
 use crate::admission::matching::{Criteria, Target};
+use crate::admission::metrics::{ConditionOwner, Laps};
 use crate::heavy;
-use crate::webhook_client::WebhookClient;
+use crate::webhook_client::{KubeconfigUsers, WebhookClient};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::admission) enum WebhookKind {
@@ -58,7 +59,13 @@ pub(in crate::admission) struct Webhook {
 }
 
 impl Webhook {
-    pub(super) fn parse(kind: WebhookKind, configuration: &str, number: usize, webhook: &Value) -> Webhook {
+    pub(super) fn parse(
+        kind: WebhookKind,
+        configuration: &str,
+        number: usize,
+        webhook: &Value,
+        users: &KubeconfigUsers,
+    ) -> Webhook {
         let name = webhook.str_at(&["name"]).unwrap_or_default();
         let versions = webhook.items_at(&["admissionReviewVersions"]).iter().filter_map(Value::as_str);
         let known = |version: &str| match version {
@@ -81,7 +88,8 @@ impl Webhook {
                 .map(|class| !matches!(class, "None" | "NoneOnDryRun")),
             timeout: Duration::from_secs(seconds.unwrap_or(10).clamp(1, 30)),
             review_version: versions.into_iter().find_map(known),
-            client: WebhookClient::new(webhook.get("clientConfig").unwrap_or(&none)),
+            client: WebhookClient::new(webhook.get("clientConfig").unwrap_or(&none))
+                .map(|client| client.with_users(users)),
             match_conditions: webhook.get("matchConditions").cloned().unwrap_or_default(),
             conditions: OnceLock::new(),
         }
@@ -106,7 +114,11 @@ impl Webhook {
             return Ok(true);
         }
         let request = Evaluated::new(attributes, target.clone(), object).await?;
-        match heavy::blocking(|| conditions.evaluate(&request)) {
+        let mut laps = Laps::start();
+        let matched = heavy::blocking(|| conditions.evaluate(&request));
+        let owner = ConditionOwner { name: &self.name, kind: "webhook", type_: self.kind.label() };
+        attributes.count_conditions(owner, &matched, laps.lap());
+        match matched.verdict {
             Match::Yes => Ok(true),
             Match::No(_) => Ok(false),
             Match::Error(why) => {

@@ -16,8 +16,10 @@ const MOST_WEBHOOKS: usize = 1000;
 
 /// The result of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(in crate::admission) enum Outcome {
     Allowed,
+    /// The response could not be carried out.
+    Unusable,
     /// With the code of the response.
     Rejected(u16),
     /// The call failed; true if the request failed with it.
@@ -28,6 +30,7 @@ impl Outcome {
     fn code(self) -> u16 {
         match self {
             Outcome::Allowed => 200,
+            Outcome::Unusable => 0,
             Outcome::Rejected(code) | Outcome::Failed(code, _) => code.min(600),
         }
     }
@@ -39,6 +42,7 @@ impl Outcome {
     fn error_type(self) -> &'static str {
         match self {
             Outcome::Failed(..) => "calling_webhook_error",
+            Outcome::Unusable => "apiserver_internal_error",
             _ => "no_error",
         }
     }

@@ -8,6 +8,7 @@ use corten_store::{Entry, Event, Observer, Store};
 use parking_lot::RwLock;
 
 use super::configuration::{Webhook, WebhookKind};
+use crate::webhook_client::KubeconfigUsers;
 
 type List = Arc<[Arc<Webhook>]>;
 
@@ -16,6 +17,8 @@ pub(super) struct Source(Arc<Inner>);
 struct Inner {
     kind: WebhookKind,
     prefix: &'static str,
+    /// The credentials for the servers of webhooks.
+    users: KubeconfigUsers,
     state: RwLock<State>,
 }
 
@@ -28,12 +31,12 @@ struct State {
 }
 
 impl Source {
-    pub(super) fn start(store: &Store, kind: WebhookKind) -> Source {
+    pub(super) fn start(store: &Store, kind: WebhookKind, users: KubeconfigUsers) -> Source {
         let prefix = match kind {
             WebhookKind::Mutating => "/registry/mutatingwebhookconfigurations/",
             WebhookKind::Validating => "/registry/validatingwebhookconfigurations/",
         };
-        let inner = Arc::new(Inner { kind, prefix, state: RwLock::default() });
+        let inner = Arc::new(Inner { kind, prefix, users, state: RwLock::default() });
         // Held until all objects are loaded: an event that arrives meanwhile waits in `apply`.
         let mut state = inner.state.write();
         let (_, entries) = store.observe(prefix, inner.clone());
@@ -56,7 +59,7 @@ impl Source {
     /// Replaces the webhooks of manifests.
     pub(super) fn set_manifests<'v>(&self, configurations: impl Iterator<Item = &'v Value>) {
         let mut state = self.0.state.write();
-        state.manifests = configurations.flat_map(|object| webhooks_of(self.0.kind, object)).collect();
+        state.manifests = configurations.flat_map(|object| self.0.webhooks_of(object)).collect();
         state.collect();
     }
 
@@ -71,11 +74,26 @@ impl Inner {
         let object = entry.and_then(|entry| json::parse(&entry.value).ok());
         match object {
             Some(object) => {
-                let webhooks = webhooks_of(self.kind, &object);
+                let webhooks = self.webhooks_of(&object);
                 state.by_configuration.insert(name.to_owned(), webhooks);
             }
             None => drop(state.by_configuration.remove(name)),
         }
+    }
+
+    /// The webhooks of a configuration. Names need not be unique; a number tells webhooks of one name apart.
+    fn webhooks_of(&self, configuration: &Value) -> Vec<Arc<Webhook>> {
+        let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+        let name = meta::name(configuration);
+        let webhooks = configuration.items_at(&["webhooks"]).iter();
+        webhooks
+            .map(|webhook| {
+                let number = seen.entry(webhook.str_at(&["name"]).unwrap_or_default()).or_default();
+                let parsed = Webhook::parse(self.kind, name, *number, webhook, &self.users);
+                *number += 1;
+                Arc::new(parsed)
+            })
+            .collect()
     }
 }
 
@@ -94,19 +112,4 @@ impl Observer for Inner {
         }
         state.collect();
     }
-}
-
-/// The webhooks of a configuration. Names need not be unique; a number tells webhooks of one name apart.
-fn webhooks_of(kind: WebhookKind, configuration: &Value) -> Vec<Arc<Webhook>> {
-    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-    let name = meta::name(configuration);
-    let webhooks = configuration.items_at(&["webhooks"]).iter();
-    webhooks
-        .map(|webhook| {
-            let number = seen.entry(webhook.str_at(&["name"]).unwrap_or_default()).or_default();
-            let parsed = Webhook::parse(kind, name, *number, webhook);
-            *number += 1;
-            Arc::new(parsed)
-        })
-        .collect()
 }
