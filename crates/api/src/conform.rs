@@ -174,7 +174,7 @@ impl<'s> Walk<'s, '_> {
             Kind::Bool => self.expect(value, kind, matches!(value, Value::Bool(_))),
             Kind::Int32 => self.integer(value, kind, i32::MIN.into(), i32::MAX.into()),
             Kind::Int64 => self.integer(value, kind, i64::MIN, i64::MAX),
-            Kind::Double => self.expect(value, kind, matches!(value, Value::Int(_) | Value::Float(_))),
+            Kind::Double => self.double(value, kind),
             Kind::Bytes => self.bytes(value, kind),
             Kind::Quantity => self.quantity(value),
             Kind::IntOrString => match value {
@@ -190,7 +190,7 @@ impl<'s> Walk<'s, '_> {
                 if let Value::Object(_) = value {
                     *value = Value::Raw(json::write_to_string(value).into());
                 }
-                self.expect(value, kind, matches!(value, Value::Raw(_)))
+                self.expect(value, kind, matches!(value, Value::Raw(_)) && value.number_literal().is_none())
             }
             Kind::Any(AnyForm::SchemaOrArray | AnyForm::SchemaOrStringArray) => self.schemas(value),
             Kind::Any(AnyForm::SchemaOrBool) => match value {
@@ -198,10 +198,7 @@ impl<'s> Walk<'s, '_> {
                 Value::Bool(_) => Ok(()),
                 _ => Err("boolean or JSON schema expected".to_owned().into()),
             },
-            Kind::Raw | Kind::Any(_) => {
-                value.normalize_numbers();
-                Ok(())
-            }
+            Kind::Raw | Kind::Any(_) => read_numbers(value),
             Kind::List(item, _) => self.list(value, kind, item),
             Kind::Map(item, _) => self.map(value, kind, item),
             Kind::Struct(schema) => self.object(value, schema),
@@ -215,10 +212,13 @@ impl<'s> Walk<'s, '_> {
         let found = match value {
             Value::Object(_) => std::slice::from_mut(value),
             Value::Array(items) => items.as_mut_slice(),
-            _ => return Ok(()),
+            _ => return read_numbers(value),
         };
-        let objects = found.iter_mut().filter(|item| item.as_object().is_some());
-        for object in objects {
+        for object in found {
+            if object.as_object().is_none() {
+                read_numbers(object)?;
+                continue;
+            }
             let mut unreported = Vec::new();
             let outer = || self.go_path();
             let mut walk = Walk {
@@ -250,12 +250,21 @@ impl<'s> Walk<'s, '_> {
                 *value = Value::Int(if (min..=max).contains(&int) { int } else { i64::from(int as i32) });
                 Ok(())
             }
-            Value::Int(_) | Value::Float(_) => {
-                let described = format!("number {}", literal(value));
-                Err(self.mismatch_described(value, &described, &kind.go_name()))
-            }
+            _ if value.go_kind() == "number" => Err(self.number_mismatch(value, kind)),
             _ => Err(self.mismatch(value, &kind.go_name())),
         }
+    }
+
+    fn double(&self, value: &mut Value, kind: &Kind) -> Result<(), TypeError> {
+        if value.go_kind() == "number" && read_numbers(value).is_err() {
+            return Err(self.number_mismatch(value, kind));
+        }
+        self.expect(value, kind, matches!(value, Value::Int(_) | Value::Float(_)))
+    }
+
+    /// The error of a number that is not one of the type.
+    fn number_mismatch(&self, value: &Value, kind: &Kind) -> TypeError {
+        self.mismatch_described(value, &format!("number {}", literal(value)), &kind.go_name())
     }
 
     fn bytes(&self, value: &mut Value, kind: &Kind) -> Result<(), TypeError> {
@@ -293,7 +302,7 @@ impl<'s> Walk<'s, '_> {
     fn quantity(&self, value: &mut Value) -> Result<(), TypeError> {
         let canonical = match &*value {
             Value::String(text) => quantity::canonical(text),
-            Value::Int(_) | Value::Float(_) => quantity::canonical(&json::write_to_string(value)),
+            _ if value.go_kind() == "number" => quantity::canonical(&json::write_to_string(value)),
             _ => Err(
                 "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
                     .into(),
@@ -385,6 +394,8 @@ impl<'s> Walk<'s, '_> {
         for step in &self.path {
             match step {
                 Step::Index(i) => out.push_str(&format!("[{i}]")),
+                // Upstream's converter leaves keys of maps out.
+                Step::MapKey(_) if self.converts => {}
                 Step::Field(..) | Step::MapKey(_) => {
                     if !out.is_empty() {
                         out.push('.');
@@ -421,9 +432,12 @@ impl<'s> Walk<'s, '_> {
         let outer = self.outer.map(|path| path()).unwrap_or_default();
         let mut keys: Vec<&str> = Vec::new();
         keys.extend(Some(outer.as_str()).filter(|outer| !outer.is_empty()));
-        for step in &self.path {
+        for (depth, step) in self.path.iter().enumerate() {
             if let Step::Field(schema, position) = step {
                 keys.extend(schema.go_field(*position).and_then(|field| field.embedded.as_deref()));
+                // The errors of the outermost object's kind and version name no field.
+                let is_type = matches!(step.name(), "kind" | "apiVersion");
+                keys.extend(Some("TypeMeta").filter(|_| is_type && depth > 0 && embeds_type_meta(schema)));
                 keys.push(step.name());
             }
         }
@@ -452,6 +466,32 @@ impl Step<'_> {
             Step::MapKey(key) => key,
             Step::Index(_) => "",
         }
+    }
+}
+
+/// Returns true if the Go type of a struct embeds its kind and version.
+fn embeds_type_meta(schema: &Struct) -> bool {
+    &*schema.name == "DeleteOptions"
+        || ["kind", "apiVersion", "metadata"].iter().all(|name| schema.field(name).is_some())
+}
+
+/// Gives all numbers within a value of any type the form that reading the encoded value gives them.
+fn read_numbers(value: &mut Value) -> Result<(), TypeError> {
+    read_literals(value)?;
+    value.normalize_numbers();
+    Ok(())
+}
+
+/// Turns numbers that are text into floats.
+fn read_literals(value: &mut Value) -> Result<(), TypeError> {
+    if let Some(text) = value.number_literal() {
+        let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+        *value = Value::Float(number.ok_or_else(|| json::ParseError::NumberRange(text.into()).to_string())?);
+    }
+    match value {
+        Value::Array(items) => items.iter_mut().try_for_each(read_literals),
+        Value::Object(map) => map.iter_mut().try_for_each(|(_, value)| read_literals(value)),
+        _ => Ok(()),
     }
 }
 
@@ -659,10 +699,56 @@ mod tests {
     }
 
     #[test]
+    fn numbers_that_are_text_are_read_by_their_type() {
+        let read = |group: &str, kind: &str, text: &str| {
+            let schema = schema::lookup(group, kind).unwrap();
+            let mut object = json::parse_literally(text.as_bytes(), &mut Vec::new()).unwrap();
+            conform(&mut object, &schema, Extent::Whole, &mut Vec::new())
+                .map(|()| object)
+                .map_err(|e| e.to_string())
+        };
+        let quota = |number: &str| format!(r#"{{"spec":{{"hard":{{"pods":{number}}}}}}}"#);
+        for (number, expected) in
+            [("1E2", "100"), ("1e400", "10e399"), ("12345678901234567891", "12345678901234567891")]
+        {
+            let object = read("core/v1", "ResourceQuota", &quota(number)).unwrap();
+            assert_eq!(object.str_at(&["spec", "hard", "pods"]), Some(expected), "{number}");
+        }
+        let schema = |field: &str| {
+            format!(r#"{{"spec":{{"versions":[{{"schema":{{"openAPIV3Schema":{field}}}}}]}}}}"#)
+        };
+        let crd = |field: &str| read("apiextensions/v1", "CustomResourceDefinition", &schema(field));
+        let plain = "json: cannot unmarshal number 1e400 into Go value of type float64";
+        for field in [
+            r#"{"default":1e400}"#,
+            r#"{"default":{"a":[1e400]}}"#,
+            r#"{"items":1e400}"#,
+            r#"{"items":[1e400]}"#,
+            r#"{"dependencies":{"a":[1e400]}}"#,
+        ] {
+            assert_eq!(crd(field).unwrap_err(), plain, "{field}");
+        }
+        assert_eq!(
+            crd(r#"{"maximum":1e400}"#).unwrap_err(),
+            "json: cannot unmarshal number 1e400 into Go struct field \
+             JSONSchemaProps.spec.versions.schema.openAPIV3Schema.maximum of type float64"
+        );
+        let read_back = crd(r#"{"default":1E2,"maximum":1.50}"#).unwrap();
+        let found = read_back.items_at(&["spec", "versions"])[0].at(&["schema", "openAPIV3Schema"]).unwrap();
+        assert_eq!(found.get("default"), Some(&Value::Int(100)));
+        assert_eq!(found.get("maximum"), Some(&Value::Float(1.5)));
+        let configmap = |text: &str| read("core/v1", "ConfigMap", text).map(|_| ());
+        let fields = r#"{"metadata":{"managedFields":[{"fieldsV1":1.50}]}}"#;
+        assert!(configmap(fields).unwrap_err().starts_with("json: cannot unmarshal number"));
+        assert_eq!(configmap(r#"{"unknown":1e400}"#), Ok(()));
+    }
+
+    #[test]
     fn refused_numbers_are_shown_as_they_were_written() {
         let deployment = schema::lookup("apps/v1", "Deployment").unwrap();
-        for text in ["1.0", "1.5", "9223372036854775808", "2147483648"] {
-            let mut object = json::parse(format!(r#"{{"spec":{{"replicas":{text}}}}}"#).as_bytes()).unwrap();
+        for text in ["1.0", "1.5", "1.50", "1E2", "1e400", "9223372036854775808", "2147483648"] {
+            let object = format!(r#"{{"spec":{{"replicas":{text}}}}}"#);
+            let mut object = json::parse_literally(object.as_bytes(), &mut Vec::new()).unwrap();
             let error = conform(&mut object, &deployment, Extent::Whole, &mut Vec::new()).unwrap_err();
             let expected = format!(
                 "json: cannot unmarshal number {text} into Go struct field DeploymentSpec.spec.replicas of type int32"

@@ -2,7 +2,8 @@
 //!
 //! Invariants: an object's keys are unique and sorted, so that equality is structural, lookups are
 //! binary searches, and encoding the same object always gives the same bytes. Text is cheap to clone.
-//! `Raw` holds compact JSON text that is not needed as a tree (`fieldsV1`); it is never nested in itself.
+//! `Raw` holds compact JSON text that is not needed as a tree (`fieldsV1`); it is never nested in itself. Until an object is
+//! conformed to its type, it also holds numbers that are neither `Int` nor `Float` (`json::parse_literally`).
 //!
 //! Trees are short-lived: objects are kept in memory in their encoded form (see `json`).
 
@@ -292,7 +293,6 @@ impl Value {
         *place = value.into();
     }
 
-    /// Removes and returns the value at a path.
     /// Turns floats that are integers into integers, as reading the encoded text would.
     pub fn normalize_numbers(&mut self) {
         const LIMIT: f64 = 9_223_372_036_854_775_808.0;
@@ -307,6 +307,7 @@ impl Value {
         }
     }
 
+    /// Removes and returns the value at a path.
     pub fn remove(&mut self, path: &[&str]) -> Option<Value> {
         let (last, parents) = path.split_last()?;
         let parent = parents.iter().try_fold(self, |place, key| place.get_mut(key))?;
@@ -321,7 +322,18 @@ impl Value {
             Value::Int(_) | Value::Float(_) => "number",
             Value::String(_) => "string",
             Value::Array(_) => "array",
+            Value::Raw(_) if self.number_literal().is_some() => "number",
             Value::Object(_) | Value::Raw(_) => "object",
+        }
+    }
+
+    /// The text of a number that `json::parse_literally` kept.
+    pub(crate) fn number_literal(&self) -> Option<&str> {
+        match self {
+            Value::Raw(text) => {
+                Some(text.as_str()).filter(|text| text.starts_with(|c: char| c == '-' || c.is_ascii_digit()))
+            }
+            _ => None,
         }
     }
 }

@@ -136,6 +136,17 @@ impl Call {
             (self.served.rules.default)(object);
         } else if self.served.group() == "autoscaling" {
             self.default_autoscaler(object);
+        } else if self.served.custom().is_none() && self.served.group() != "events.k8s.io" {
+            self.default_as_stored(object);
+        }
+    }
+
+    /// Sets the defaults of an object in a version that can hold all fields of the stored form: those of the stored form.
+    fn default_as_stored(&self, object: &mut Value) {
+        let mut whole = object.clone();
+        let stored = prepare::to_stored(self, &mut whole);
+        if stored.and_then(|()| respond::to_served(&self.served, &mut whole)).is_ok() {
+            *object = whole;
         }
     }
 
@@ -210,14 +221,18 @@ impl Call {
 
     /// The conflict of a uid precondition.
     pub(crate) fn wrong_uid(&self, key: &str, asked: &str, found: &str) -> Status {
-        // A dry run does not reach the layer that adds the prefix.
-        let is_dry_run = self.query.all("dryRun").any(|stage| stage == "All");
-        let key = if is_dry_run { key.strip_prefix("/registry").unwrap_or(key) } else { key };
+        let key = self.reported_key(key);
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
              failed: UID in precondition: {asked}, UID in object meta: {found}"
         );
         Status::conflict(self.served.group(), self.served.name(), &self.at.name, why)
+    }
+
+    /// The store's key of an object in errors: a dry run does not reach the layer that adds the prefix.
+    pub(crate) fn reported_key<'k>(&self, key: &'k str) -> &'k str {
+        let is_dry_run = self.query.all("dryRun").any(|stage| stage == "All");
+        if is_dry_run { key.strip_prefix("/registry").unwrap_or(key) } else { key }
     }
 
     /// `dryRun=All`, from the query.

@@ -132,8 +132,14 @@ fn parse(
     match format {
         Format::Json => {
             let mut duplicates = Vec::new();
-            let value = json::parse_reporting(body, Some(&mut duplicates))
-                .map_err(|e| unreadable(format!("couldn't get version/kind; json parse error: {e}")))?;
+            let parsed = match expected.custom {
+                Some(_) => json::parse_reporting(body, Some(&mut duplicates)),
+                None => json::parse_literally(body, &mut duplicates),
+            };
+            let value = parsed.map_err(|error| match error {
+                json::ParseError::NumberRange(_) => cannot_handle(expected, &error.to_string()),
+                error => unreadable(format!("couldn't get version/kind; json parse error: {error}")),
+            })?;
             strict.extend(duplicates.iter().map(|d| format!("duplicate field {:?}", d.path)));
             Ok(value)
         }

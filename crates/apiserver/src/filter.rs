@@ -104,6 +104,15 @@ impl Filter {
         Some(Filter { namespace: self.namespace.clone(), labels: None, fields })
     }
 
+    /// Returns true if a cluster-scoped object of this name that has no labels matches.
+    pub(crate) fn matches_name(&self, name: &str) -> bool {
+        let holds = |condition: &FieldCondition| {
+            let value = if matches!(condition.field, FieldOf::Name) { name } else { "" };
+            (condition.value == value) == condition.equal
+        };
+        self.fields.iter().all(holds) && self.labels.as_ref().is_none_or(|s| s.matches_with(|_| None))
+    }
+
     pub(crate) fn matches(&self, object: &Object) -> bool {
         (self.namespace.is_empty() || object.namespace == self.namespace)
             && self.fields.iter().all(|condition| condition.holds(object))

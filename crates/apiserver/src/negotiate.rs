@@ -145,7 +145,8 @@ fn pretty(headers: &HeaderMap, query: Option<&str>) -> bool {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Forms {
     pub table: bool,
-    /// Whole objects in protobuf; their metadata has that form in any case.
+    /// Whole objects in protobuf; their metadata has that form in any case. Custom resources have none, and upstream's router,
+    /// which knows no `application/*`, does not see them.
     pub protobuf: bool,
 }
 
@@ -170,7 +171,11 @@ pub(crate) fn wanted(
         return Err(Status::no_representation(if list { &SERVED_LISTS } else { &SERVED }));
     }
     for clause in clauses {
-        let (Some(format), Some(view)) = (Format::of(clause.media_type), clause.view()) else { continue };
+        let format = match clause.media_type {
+            "application/*" if !forms.protobuf => Some(Format::Json),
+            media_type => Format::of(media_type),
+        };
+        let (Some(format), Some(view)) = (format, clause.view()) else { continue };
         let exists = match view {
             View::Table(_) => format != Format::Protobuf && forms.table,
             View::Object => format != Format::Protobuf || forms.protobuf,

@@ -152,6 +152,9 @@ pub(crate) fn object_tree(
 
 /// Upstream's internal type name of a kind.
 fn internal_type(served: &Served, suffix: &str) -> String {
+    if served.custom().is_some() {
+        return format!("*unstructured.Unstructured{suffix}");
+    }
     format!("*{}.{}{suffix}", resources::internal_package_of(served.group(), served.kind()), served.kind())
 }
 
@@ -418,17 +421,46 @@ pub(crate) fn list(
     if let View::Metadata { version, list: true, .. } = wanted.view {
         let items = objects.iter().map(|object| Ok(partial(served.rules, &tree_of(object)?, version)));
         let items = items.collect::<Result<Vec<_>, Status>>()?;
-        let api_version = format!("meta.k8s.io/{version}");
-        let is_empty = items.is_empty();
-        let mut shown = list_tree(&api_version, "PartialObjectMetadataList", list_meta.to_map(), items);
-        if is_empty {
-            shown.make_object().insert("items", Value::Null);
-        }
-        return Ok(tree(200, &shown, wanted));
+        return Ok(tree(200, &metadata_list(version, list_meta.to_map(), items), wanted));
     }
     let trees = objects.iter().map(tree_of).collect::<Result<Vec<_>, Status>>()?;
+    tree_list(served, trees, (list_meta.to_map(), shown_meta), wanted, query)
+}
+
+/// A list of objects that are not stored.
+pub(crate) fn computed_list(
+    served: &Served,
+    trees: Vec<Value>,
+    wanted: Wanted,
+    query: &TableQuery,
+) -> Result<Answer, Status> {
+    if let View::Metadata { version, list: true, .. } = wanted.view {
+        let items = trees.iter().map(|tree| partial(served.rules, tree, version)).collect();
+        return Ok(tree(200, &metadata_list(version, Map::new(), items), wanted));
+    }
+    tree_list(served, trees, (Map::new(), Map::new()), wanted, query)
+}
+
+fn metadata_list(version: &str, list_meta: Map, items: Vec<Value>) -> Value {
+    let is_empty = items.is_empty();
+    let api_version = format!("meta.k8s.io/{version}");
+    let mut shown = list_tree(&api_version, "PartialObjectMetadataList", list_meta, items);
+    if is_empty {
+        shown.make_object().insert("items", Value::Null);
+    }
+    shown
+}
+
+/// A list of whole objects or a table, with the metadata of either.
+fn tree_list(
+    served: &Served,
+    trees: Vec<Value>,
+    (table_meta, shown_meta): (Map, Map),
+    wanted: Wanted,
+    query: &TableQuery,
+) -> Result<Answer, Status> {
     let shown = match wanted.view {
-        View::Table(version) => table(served, trees, list_meta.to_map(), query, version),
+        View::Table(version) => table(served, trees, table_meta, query, version),
         View::Metadata { .. } => {
             return Err(Status::unfit_view(format!(
                 "you requested PartialObjectMetadata, but the requested object is a list ({})",
@@ -437,7 +469,7 @@ pub(crate) fn list(
         }
         View::Object | View::Discovery => {
             let items = trees.into_iter().map(|tree| item(served, tree)).collect();
-            list_tree(&served.api_version, &kind, shown_meta, items)
+            list_tree(&served.api_version, &served.list_kind(), shown_meta, items)
         }
     };
     Ok(tree(200, &shown, wanted))

@@ -9,7 +9,7 @@ use crate::decode;
 use crate::dispatch::check_name;
 use crate::resource_metrics;
 use crate::respond::{self, Answer};
-use crate::verbs::{binding, prepare, write};
+use crate::verbs::{binding, list, prepare, write};
 use crate::write_options::WriteOptions;
 
 pub(crate) async fn answer(call: &mut Call, verb: &str) -> Result<Answer, Status> {
@@ -88,23 +88,18 @@ const COMPONENTS: [&str; 1] = ["etcd-0"];
 
 fn component_list(call: &Call) -> Result<Answer, Status> {
     let wanted = call.wanted_list()?;
-    let items: Vec<Value> = COMPONENTS.iter().map(|name| healthy(name)).collect();
-    if let crate::negotiate::View::Table(version) = wanted.view {
-        let table = respond::table(&call.served, items, Map::new(), &call.table_query()?, version);
-        return Ok(respond::tree(200, &table, wanted));
-    }
-    let mut list = Value::object();
-    list.set(&["kind"], "ComponentStatusList");
-    list.set(&["apiVersion"], "v1");
-    list.set(&["metadata"], Map::new());
-    list.set(&["items"], items);
-    Ok(respond::tree(200, &list, wanted))
+    list::check_options(call)?;
+    let filter = list::filter(call)?;
+    let items =
+        COMPONENTS.iter().filter(|name| filter.matches_name(name)).map(|name| healthy(name)).collect();
+    respond::computed_list(&call.served, items, wanted, &call.table_query()?)
 }
 
 fn component(call: &Call) -> Result<Answer, Status> {
+    let wanted = call.wanted()?;
     if !COMPONENTS.contains(&call.at.name.as_str()) {
         // Upstream names the resource in the singular here.
         return Err(Status::not_found(call.served.group(), "componentstatus", &call.at.name));
     }
-    respond::object_tree(200, &call.served, healthy(&call.at.name), call.wanted()?, &call.table_query()?)
+    respond::object_tree(200, &call.served, healthy(&call.at.name), wanted, &call.table_query()?)
 }

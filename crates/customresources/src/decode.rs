@@ -52,9 +52,7 @@ pub fn decode(
         }
     }
     metadata::coerce(object, schema, options.malformed, unknown)?;
-    // The tree is the one that its text would be parsed to.
     metadata::expand_raw(object);
-    object.normalize_numbers();
     if let (Some(metadata), Some(map)) = (metadata, object.as_object_mut()) {
         map.insert(Str::new_static("metadata"), metadata);
     }

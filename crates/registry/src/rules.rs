@@ -40,6 +40,8 @@ pub struct Rules {
     /// True if finalizers must be qualified names.
     pub qualified_finalizers: bool,
     pub generation: Generation,
+    /// True if an update counts changes of fields whose feature gates are off, before they are dropped.
+    pub counts_disabled_fields: bool,
     /// Sets defaults, in a whole tree that conforms to its type. Idempotent, and cheap where
     /// there is nothing to do.
     pub default: fn(&mut Value),
@@ -94,6 +96,13 @@ impl Rules {
         names(self.columns).eq(names(table::DEFAULT_COLUMNS)) || self.resource == "customresourcedefinitions"
     }
 
+    /// Returns true if an update in a version may leave out the resource version. Older versions of one kind may, as they
+    /// always could.
+    pub fn allows_unconditional_update(&self, version: &str) -> bool {
+        let is_older = self.resource == "devicetaintrules" && matches!(version, "v1beta2" | "v1alpha3");
+        self.unconditional_update || is_older
+    }
+
     /// The defaults of a resource's rules: a stored v1 without status or generation.
     pub(crate) const DEFAULT: Rules = Rules {
         group: "",
@@ -107,6 +116,7 @@ impl Rules {
         metadata_if_valid: false,
         qualified_finalizers: true,
         generation: Generation::NONE,
+        counts_disabled_fields: false,
         default: defaults::nothing,
         default_times: |_, _| {},
         field_annotations: &[],

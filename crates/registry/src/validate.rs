@@ -8,6 +8,7 @@ use corten_api::status::ErrorList;
 use corten_api::{Value, meta, names};
 
 use crate::rules::Rules;
+use crate::validation::declarative;
 use crate::validation::text::validate_generate_name;
 
 impl Rules {
@@ -51,17 +52,38 @@ impl Rules {
                 if self.prefix_on_update {
                     validate_generate_name(object, self.name, errors);
                 }
+                self.repeat_metadata_errors(object, old, errors);
                 (self.validate_update)(object, old, errors);
             }
-            name => (self.validate_subresource)(name, object, old, errors),
+            name => {
+                self.repeat_metadata_errors(object, old, errors);
+                (self.validate_subresource)(name, object, old, errors);
+            }
         }
         self.dedup(errors);
     }
 
     /// Kinds that upstream also validates declaratively report no error twice: all but those of other API servers.
     fn dedup(&self, errors: &mut ErrorList) {
-        if !matches!(self.group, "apiextensions.k8s.io" | "apiregistration.k8s.io") {
+        if !self.repeats_errors() {
             errors.dedup();
+        }
+        declarative::move_last(self.group, self.resource, errors);
+    }
+
+    /// Gives errors the paths that upstream reports for a request in a version.
+    pub fn name_fields_in_version(&self, version: &str, errors: &mut ErrorList) {
+        declarative::name_fields_in_version(self.group, self.resource, version, errors);
+    }
+
+    fn repeats_errors(&self) -> bool {
+        matches!(self.group, "apiextensions.k8s.io" | "apiregistration.k8s.io")
+    }
+
+    /// Upstream compares the metadata for all kinds and once more for each; most report the errors only once.
+    fn repeat_metadata_errors(&self, object: &Value, old: &Value, errors: &mut ErrorList) {
+        if self.repeats_errors() {
+            names::validate_object_meta_update(metadata(object), metadata(old), "metadata", errors);
         }
     }
 

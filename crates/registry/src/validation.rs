@@ -8,6 +8,7 @@ pub(crate) mod conditions;
 pub(crate) mod container;
 mod containers;
 pub(crate) mod csi;
+pub(crate) mod declarative;
 pub(crate) mod diff;
 pub(crate) mod endpoint;
 mod env;

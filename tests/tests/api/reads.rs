@@ -266,3 +266,22 @@ fn watches_speak_websocket() {
     client.post(MAPS, &map("later", &json!({"parity": "0"}))).expect(201);
     event("later");
 }
+
+#[test]
+fn component_statuses_are_selected_like_objects() {
+    const COMPONENTS: &str = "/api/v1/componentstatuses";
+    let server = Server::start();
+    let client = server.client();
+    let list = client.get(COMPONENTS).expect(200);
+    assert_eq!(names(&list), ["etcd-0"]);
+    assert_eq!(list["items"][0].get("kind"), None, "items of a list have no kind");
+    assert_eq!(
+        names(&client.get(format!("{COMPONENTS}?fieldSelector=metadata.name%3Detcd-0")).expect(200)),
+        ["etcd-0"]
+    );
+    for other in ["fieldSelector=metadata.name%3Dx", "labelSelector=a%3Db"] {
+        assert!(names(&client.get(format!("{COMPONENTS}?{other}")).expect(200)).is_empty(), "{other}");
+    }
+    client.get(format!("{COMPONENTS}?fieldSelector=spec.x%3D1")).expect_failure(400, "BadRequest");
+    client.get(format!("{COMPONENTS}?limit=x")).expect_failure(400, "BadRequest");
+}

@@ -43,8 +43,29 @@ fn dry_runs_change_nothing() {
     client.put(format!("{path}?dryRun=All"), &update).expect(200);
     client.delete(format!("{path}?dryRun=All")).expect(200);
     client.delete(format!("{MAPS}?dryRun=All")).expect(200);
+    // Upstream ignores the query of a delete with a body, and removes the object.
+    let with_body = |query: &str| Request::new("DELETE", format!("{path}?{query}")).json(&json!({}));
+    client.send(&with_body("dryRun=All")).expect(200);
+    client.send(&with_body("dryRun=Some")).expect_failure(422, "Invalid");
+    client.send(&Request::new("DELETE", &path).json(&json!({"dryRun": ["All"]}))).expect(200);
     assert_eq!(client.get(&path).expect(200), real);
     client.post(format!("{MAPS}?dryRun=Some"), &map("n")).expect_failure(422, "Invalid");
+}
+
+#[test]
+fn cascading_deletes_that_wait_are_accepted() {
+    let server = Server::start();
+    let client = server.client();
+    let mut held = map("m");
+    held["metadata"]["finalizers"] = json!(["example.com/held"]);
+    client.post(MAPS, &held).expect(201);
+    let path = format!("{MAPS}/m");
+    client.delete(format!("{path}?orphanDependents=false&dryRun=All")).expect(202);
+    client.delete(&path).expect(200);
+    client.delete(format!("{path}?orphanDependents=false")).expect(202);
+    client.patch(&path, "merge", &json!({"metadata": {"finalizers": null}})).expect(200);
+    client.post(MAPS, &map("m")).expect(201);
+    client.delete(format!("{path}?orphanDependents=false")).expect(200);
 }
 
 #[test]
@@ -59,6 +80,8 @@ fn deletes_keep_to_their_preconditions() {
     };
     delete(&json!({"uid": "another"})).expect_failure(409, "Conflict");
     delete(&json!({"resourceVersion": "1"})).expect_failure(409, "Conflict");
+    client.delete(format!("{path}?uid=another")).expect_failure(409, "Conflict");
+    client.delete(format!("{path}?resourceVersion=1")).expect_failure(409, "Conflict");
     let status = delete(&json!({"uid": created["metadata"]["uid"]})).expect(200);
     assert_eq!(status["status"], "Success");
     assert_eq!(status["details"]["uid"], created["metadata"]["uid"]);
@@ -194,6 +217,24 @@ fn scale_is_a_view_of_replicas() {
     assert_eq!(scale["status"]["selector"], "app=d");
     scale["spec"]["replicas"] = 5.into();
     client.put(format!("{path}/scale"), &scale).expect(200);
+    assert_eq!(client.get(&path).expect(200)["spec"]["replicas"], 5);
+    // A scale of another object, or of an earlier one of the same name, changes nothing.
+    for (metadata, code, reason) in [
+        (json!({"uid": "another"}), 409, "Conflict"),
+        (json!({"resourceVersion": "x"}), 500, ""),
+        (json!({"resourceVersion": "1"}), 409, "Conflict"),
+        (json!({"namespace": "another"}), 400, "BadRequest"),
+        (json!({"name": "another"}), 400, "BadRequest"),
+    ] {
+        let change = json!({"metadata": metadata, "spec": {"replicas": 7}});
+        client.patch(format!("{path}/scale"), "merge", &change).expect_failure(code, reason);
+        let mut whole = scale.clone();
+        for (key, value) in metadata.as_object().unwrap() {
+            whole["metadata"][key] = value.clone();
+        }
+        whole["spec"]["replicas"] = 7.into();
+        client.put(format!("{path}/scale"), &whole).expect_failure(code, reason);
+    }
     assert_eq!(client.get(&path).expect(200)["spec"]["replicas"], 5);
 }
 

@@ -131,6 +131,32 @@ fn invalid_objects_are_refused() {
     assert!(message.ends_with(r#"spec.fixed: Invalid value: "b": fixed is immutable"#), "{message}");
 }
 
+/// Upstream reads `1.0` as a number that is no integer until it is stored.
+#[test]
+fn rules_and_scales_refuse_integers_with_a_fraction() {
+    let server = started();
+    let client = server.client();
+    let post = |name: &str, spec: &str| {
+        let body = format!(
+            r#"{{"apiVersion":"example.com/v1","kind":"Widget","metadata":{{"name":"{name}"}},"spec":{spec}}}"#
+        );
+        client.send(&Request::new("POST", WIDGETS).body("application/json", body.into_bytes()))
+    };
+    let message = post("a", r#"{"size":1.0}"#).expect_failure(422, "Invalid");
+    let expected =
+        ".spec.size: Invalid value: 0: .spec.size accessor error: 1 is of the type float64, expected int64";
+    assert!(message.contains(expected), "{message}");
+    let message = post("a", r#"{"size":1,"least":1.0}"#).expect_failure(422, "Invalid");
+    assert!(message.contains("invalid data, expected int, got float64 evaluating rule"), "{message}");
+    let message = post("a", r#"{"size":1e400}"#).expect_failure(400, "BadRequest");
+    assert!(message.ends_with("cannot unmarshal number 1e400 into Go value of type float64"), "{message}");
+    // Where no rule reads it, the number is stored as an integer.
+    let stored = post("a", r#"{"size":1,"ports":[{"name":"p","port":80.0}]}"#).expect(201);
+    assert_eq!(stored["spec"]["ports"][0]["port"], json!(80));
+    let change = client.patch(format!("{WIDGETS}/a"), "merge", &json!({"spec": {"least": 1.0}}));
+    change.expect_failure(422, "Invalid");
+}
+
 #[test]
 fn invalid_parts_that_do_not_change_are_tolerated() {
     let server = started();

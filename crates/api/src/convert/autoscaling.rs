@@ -125,7 +125,7 @@ pub(super) fn v2_to_v1(hpa: &mut Value) {
     annotate(hpa, CONDITIONS, conditions);
 
     if let Some(behavior) = hpa.remove(&["spec", "behavior"]) {
-        let text = json::write_to_string(&capitalized(&behavior));
+        let text = in_order(&capitalized(&behavior));
         hpa.set(&["metadata", "annotations", BEHAVIOR], text);
     }
 }
@@ -168,7 +168,88 @@ fn taken(hpa: &mut Value, path: &[&str]) -> Vec<Value> {
 
 fn annotate(hpa: &mut Value, name: &str, list: Vec<Value>) {
     if !list.is_empty() {
-        hpa.set(&["metadata", "annotations", name], json::write_to_string(&Value::Array(list)));
+        hpa.set(&["metadata", "annotations", name], in_order(&Value::Array(list)));
+    }
+}
+
+/// The members of all objects in the annotations, in the order of upstream's Go types.
+const ORDER: &[&str] = &[
+    "type",
+    "object",
+    "pods",
+    "resource",
+    "containerResource",
+    "external",
+    "status",
+    "lastTransitionTime",
+    "reason",
+    "message",
+    "observedGeneration",
+    "kind",
+    "name",
+    "apiVersion",
+    "target",
+    "metricName",
+    "metricSelector",
+    "targetValue",
+    "currentValue",
+    "targetAverageUtilization",
+    "currentAverageUtilization",
+    "targetAverageValue",
+    "currentAverageValue",
+    "selector",
+    "averageValue",
+    "container",
+    "matchLabels",
+    "matchExpressions",
+    "key",
+    "operator",
+    "values",
+    "ScaleUp",
+    "ScaleDown",
+    "StabilizationWindowSeconds",
+    "SelectPolicy",
+    "Policies",
+    "Tolerance",
+    "Type",
+    "Value",
+    "PeriodSeconds",
+];
+
+/// The text of an annotation: clients see it, and it differs from another order as a text does.
+fn in_order(value: &Value) -> String {
+    let mut out = String::new();
+    write_in_order(value, &mut out);
+    out
+}
+
+fn write_in_order(value: &Value, out: &mut String) {
+    match value {
+        Value::Array(items) => {
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                out.push_str(if i > 0 { "," } else { "" });
+                write_in_order(item, out);
+            }
+            out.push(']');
+        }
+        Value::Object(map) => {
+            let mut members: Vec<(&Str, &Value)> = map.iter().collect();
+            members.sort_by_key(|(key, _)| ORDER.iter().position(|name| key.is(name)).unwrap_or(ORDER.len()));
+            out.push('{');
+            for (i, (key, member)) in members.into_iter().enumerate() {
+                out.push_str(if i > 0 { "," } else { "" });
+                out.push_str(&json::write_to_string(&Value::String(key.clone())));
+                out.push(':');
+                match key.as_str() {
+                    // Its keys are labels.
+                    "matchLabels" => out.push_str(&json::write_to_string(member)),
+                    _ => write_in_order(member, out),
+                }
+            }
+            out.push('}');
+        }
+        _ => out.push_str(&json::write_to_string(value)),
     }
 }
 

@@ -138,14 +138,14 @@ fn autoscalers_survive_the_way_to_v1_and_back() {
     };
     assert_eq!(
         annotation("behavior"),
-        r#"{"ScaleDown":{"Policies":[{"PeriodSeconds":60,"Type":"Pods","Value":1}],"SelectPolicy":"Min","StabilizationWindowSeconds":null,"Tolerance":null},"ScaleUp":null}"#
+        r#"{"ScaleUp":null,"ScaleDown":{"StabilizationWindowSeconds":null,"SelectPolicy":"Min","Policies":[{"Type":"Pods","Value":1,"PeriodSeconds":60}],"Tolerance":null}}"#
     );
     assert!(annotation("metrics").contains(
-        r#"{"object":{"averageValue":"5","metricName":"m","target":{"kind":"Service","name":"s"},"targetValue":"0"},"type":"Object"}"#
+        r#"{"type":"Object","object":{"target":{"kind":"Service","name":"s"},"metricName":"m","targetValue":"0","averageValue":"5"}}"#
     ));
     assert_eq!(
         annotation("current-metrics"),
-        r#"[{"resource":{"currentAverageUtilization":50,"currentAverageValue":"250m","name":"cpu"},"type":"Resource"}]"#
+        r#"[{"type":"Resource","resource":{"name":"cpu","currentAverageUtilization":50,"currentAverageValue":"250m"}}]"#
     );
     convert("HorizontalPodAutoscaler", "autoscaling/v1", "autoscaling/v2", &mut v1).unwrap();
     v1.remove(&["apiVersion"]);

@@ -81,12 +81,20 @@ pub fn parse_envelope(text: &[u8]) -> Result<Value, ParseError> {
 
 /// Parses one JSON document, noting each duplicate key.
 pub fn parse_reporting(text: &[u8], duplicates: Option<&mut Vec<Duplicate>>) -> Result<Value, ParseError> {
+    parse_document(text, false, duplicates)
+}
+
+fn parse_document(
+    text: &[u8],
+    keeps_literals: bool,
+    duplicates: Option<&mut Vec<Duplicate>>,
+) -> Result<Value, ParseError> {
     // Nearly all text is valid UTF-8; only invalid text is copied.
     let text = match std::str::from_utf8(text) {
         Ok(text) => Cow::Borrowed(text),
         Err(_) => String::from_utf8_lossy(text),
     };
-    let mut parser = Parser::new(&text);
+    let mut parser = Parser { keeps_literals, ..Parser::new(&text) };
     let value = parser.value(0)?;
     parser.skip_space();
     if parser.peek().is_some() {
@@ -94,15 +102,23 @@ pub fn parse_reporting(text: &[u8], duplicates: Option<&mut Vec<Duplicate>>) -> 
     }
     if let (true, Some(found)) = (parser.is_doubled, duplicates) {
         // Duplicates are rare, so their paths are found by parsing a second time.
-        let _ = Parser { duplicates: Some(found), ..Parser::new(&text) }.value(0);
+        let _ = Parser { keeps_literals, duplicates: Some(found), ..Parser::new(&text) }.value(0);
     }
     Ok(value)
+}
+
+/// Parses the document of an object that will be conformed to a type, noting each duplicate key.
+///
+/// Numbers that a tree cannot hold as they are written (`1e400`, `1E2`, twenty digits) stay text: quantities are exact,
+/// errors show the text, and the type decides if the value is too large. Conforming leaves none of them.
+pub fn parse_literally(text: &[u8], duplicates: &mut Vec<Duplicate>) -> Result<Value, ParseError> {
+    parse_document(text, true, Some(duplicates))
 }
 
 /// Parses a document that was parsed before once more, reporting each member to `order`.
 pub(super) fn visit(text: &[u8], order: &mut Order) {
     let text = String::from_utf8_lossy(text);
-    let mut parser = Parser { order: Some(order), ..Parser::new(&text) };
+    let mut parser = Parser { keeps_literals: true, order: Some(order), ..Parser::new(&text) };
     // Members before an error are reported.
     let _ = parser.value(0);
 }
@@ -141,6 +157,8 @@ struct Parser<'a, 'd> {
     /// The depth of the object whose managedFields are kept as text.
     base: usize,
     is_envelope: bool,
+    /// Numbers that a tree cannot hold as they are written stay text.
+    keeps_literals: bool,
     duplicates: Option<&'d mut Vec<Duplicate>>,
     order: Option<&'d mut Order>,
     path: Vec<Step>,
@@ -158,6 +176,7 @@ impl<'a, 'd> Parser<'a, 'd> {
             place: Place::Elsewhere,
             base: 0,
             is_envelope: false,
+            keeps_literals: false,
             duplicates: None,
             order: None,
             path: Vec::new(),
@@ -542,7 +561,15 @@ impl<'a, 'd> Parser<'a, 'd> {
         if integer && let Ok(int) = text.parse() {
             return Ok(Value::Int(int));
         }
-        match text.parse::<f64>() {
+        let number = text.parse::<f64>();
+        let is_exact = |float: f64| super::write_to_string(&Value::Float(float)) == text;
+        if self.keeps_literals
+            && text.len() <= MAX_SHOWN_NUMBER
+            && !number.as_ref().is_ok_and(|f| is_exact(*f))
+        {
+            return Ok(Value::Raw(Str::new(text)));
+        }
+        match number {
             Ok(float) if float.is_finite() => Ok(Value::Float(float)),
             _ => Err(ParseError::NumberRange(Str::new(&text[..text.len().min(MAX_SHOWN_NUMBER)]))),
         }
@@ -676,6 +703,24 @@ mod tests {
         let parsed = parse_reporting(text, Some(&mut found)).unwrap();
         assert_eq!(found.iter().map(|d| d.path.as_str()).collect::<Vec<_>>(), ["a.x", "l[1].y", "a"]);
         assert_eq!(parsed.get("a"), Some(&value!({})));
+    }
+
+    #[test]
+    fn numbers_stay_text_only_if_a_tree_cannot_hold_them() {
+        let mut found = Vec::new();
+        let text = br#"{"a":1e400,"b":[1E2,1.50,-1e400,99999999999999999999],"c":[1,-2,1.5,1e+21,0.000001],"a":1.0}"#;
+        let parsed = parse_literally(text, &mut found).unwrap();
+        assert_eq!(found, [Duplicate { path: "a".to_owned() }]);
+        assert_eq!(parsed.get("a"), Some(&Value::Raw("1.0".into())));
+        let texts = ["1E2", "1.50", "-1e400", "99999999999999999999"].map(|text| Value::Raw(text.into()));
+        assert_eq!(parsed.get("b").unwrap().as_array().unwrap(), texts);
+        assert_eq!(parsed.get("c"), parse(b"[1,-2,1.5,1e21,0.000001]").as_ref().ok());
+        assert_eq!(parsed.get("a").unwrap().go_kind(), "number");
+        // A long text is not kept: its value is, or it is an error.
+        let zeros = format!("1{}", "0".repeat(100));
+        assert_eq!(parse_literally(zeros.as_bytes(), &mut found), Ok(Value::Float(1e100)));
+        assert!(parse_literally(format!("{zeros}e400").as_bytes(), &mut found).is_err());
+        assert!(parse(b"1e400").is_err());
     }
 
     #[test]

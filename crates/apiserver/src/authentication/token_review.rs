@@ -19,7 +19,9 @@ pub(crate) fn review_token(call: &Call, review: &Value) -> Result<Value, Status>
     let asked = review.items_at(&["spec", "audiences"]).iter();
     let audiences: Vec<String> = asked.filter_map(Value::as_str).map(str::to_owned).collect();
     let authentication = &call.backend.authentication;
-    Ok(authentication.review(&call.backend.catalog, token, audiences, call.now))
+    // As upstream, what the client sent stays in the status unless the outcome has its own value.
+    let sent = review.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
+    Ok(authentication.review(&call.backend.catalog, token, audiences, sent, call.now))
 }
 
 /// A `SelfSubjectReview` of the request's user, without any field of the request's body.
@@ -33,7 +35,14 @@ pub(crate) fn review_self(call: &Call) -> Value {
 }
 
 impl Authentication {
-    fn review(&self, catalog: &Catalog, token: &str, asked: Vec<String>, now: Timestamp) -> Value {
+    fn review(
+        &self,
+        catalog: &Catalog,
+        token: &str,
+        asked: Vec<String>,
+        mut status: Map,
+        now: Timestamp,
+    ) -> Value {
         let wanted = if asked.is_empty() { self.issuer.audiences.clone() } else { asked };
         // A token is reviewed as if it came in a header, including the parsing of the header.
         let outcome = match Bearer::of(&format!("Bearer {token}")) {
@@ -44,10 +53,9 @@ impl Authentication {
             _ if self.anonymous == Anonymous::Allowed => Ok(Some((Arc::clone(&self.anonymous_user), wanted))),
             _ => Ok(None),
         };
-        let mut status = Map::new();
+        status.insert("authenticated", matches!(outcome, Ok(Some(_))));
         match outcome {
             Ok(Some((user, audiences))) => {
-                status.insert("authenticated", true);
                 status.insert("user", user.to_value());
                 let audiences: Vec<Value> = audiences.into_iter().map(Value::from).collect();
                 status.insert("audiences", audiences);

@@ -138,10 +138,13 @@ impl Version {
         self.set_defaults(object)
     }
 
-    /// Brings a valid object to the form in which it is stored: without nulls, and with all defaults.
+    /// Brings a valid object to the form in which it is stored: without nulls, with all defaults, and with the numbers that
+    /// its text is parsed to. Validation sees `1.0` as it was sent, because upstream refuses it where rules read integers.
     pub(super) fn complete(&self, object: &mut Value) -> Result<(), Status> {
         self.compiled().rules.prune_nulls(object);
-        self.set_defaults(object)
+        self.set_defaults(object)?;
+        object.normalize_numbers();
+        Ok(())
     }
 
     fn set_defaults(&self, object: &mut Value) -> Result<(), Status> {
@@ -167,6 +170,7 @@ impl Version {
         } else if compiled.rules.set_defaults(object).is_err() {
             tracing::warn!(kind = %self.kind, name = meta::name(object), "defaults of stored custom resource are too large");
         }
+        object.normalize_numbers();
         // Objects of very old servers have none.
         if object.int_at(&["metadata", "generation"]).unwrap_or(0) == 0 {
             object.set(&["metadata", "generation"], 1);

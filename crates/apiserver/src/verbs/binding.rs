@@ -72,6 +72,7 @@ fn validate(binding: &Value) -> Result<(), Status> {
 
 /// Checks the binding's uid and resourceVersion against the pod, if the binding has them.
 fn check_preconditions(call: &Call, binding: &Value, pod: &Value, key: &str) -> Result<(), Status> {
+    let key = call.reported_key(key);
     let pairs = [
         ("UID", meta::uid(binding), meta::uid(pod)),
         ("ResourceVersion", meta::resource_version(binding), meta::resource_version(pod)),

@@ -42,7 +42,9 @@ pub(crate) struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// From the body if there is one, else from the query.
+    /// From the body if there is one, else from the query. With a body, upstream ignores the query, and removes the object of a
+    /// request that asks for a dry run there; here a dry run is asked for in either place, because the caller expects that
+    /// nothing is lost.
     pub(crate) fn read(call: &Call) -> Result<DeleteOptions, Status> {
         let options =
             if call.body.is_empty() { Self::from_query(&call.query)? } else { Self::from_body(call)? };
@@ -51,13 +53,15 @@ impl DeleteOptions {
     }
 
     fn from_query(query: &Query) -> Result<DeleteOptions, Status> {
+        let text = |name: &str| Some(query.text(name)).filter(|text| !text.is_empty()).map(str::to_owned);
         Ok(DeleteOptions {
             grace: query.int("gracePeriodSeconds")?,
             propagation: query.get("propagationPolicy").map(str::to_owned),
             orphan_dependents: query.get("orphanDependents").map(|_| query.flag("orphanDependents")),
             dry_run: call::dry_run(query.all("dryRun"), "DeleteOptions")?,
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
             ignore_read_error: query.flag(IGNORE_READ_ERROR),
-            ..DeleteOptions::default()
         })
     }
 
@@ -69,7 +73,10 @@ impl DeleteOptions {
             Status::bad_request(format!("couldn't get version/kind; json parse error: {e}"))
         };
         let mut tree = match negotiate::body_format(&call.headers)? {
-            Format::Json => json::parse(&call.body).map_err(|e| no_kind(&e))?,
+            Format::Json => json::parse_literally(&call.body, &mut Vec::new()).map_err(|e| match e {
+                json::ParseError::NumberRange(_) => unreadable(&e),
+                e => no_kind(&e),
+            })?,
             Format::Yaml => yaml::to_value(&call.body, &mut Vec::new()).map_err(|e| no_kind(&e))?,
             Format::Protobuf => {
                 let envelope = protobuf::decode_envelope(&call.body).map_err(|e| unreadable(&e))?;
@@ -282,7 +289,9 @@ fn namespace_effect(call: &Call, object: &Value, options: &DeleteOptions) -> Eff
 
 /// Sets the deletion time, grace period and finalizers.
 fn mark(new: &mut Value, finalizers: &[Value], call: &Call, grace: i64, pending_grace: i64) {
-    let already = meta::is_deleting(new);
+    // A definition gets its grace period with the second deletion.
+    let already = new.at(&["metadata", "deletionGracePeriodSeconds"]).is_some();
+    let dated = meta::is_deleting(new);
     let generation = meta::generation(new);
     let metadata = meta::of(new);
     if finalizers.is_empty() {
@@ -294,8 +303,10 @@ fn mark(new: &mut Value, finalizers: &[Value], call: &Call, grace: i64, pending_
         return;
     }
     let at = call.now.saturating_add(jiff::SignedDuration::from_secs(grace)).unwrap_or(call.now);
-    if !already || call.served.rules.grace == Grace::Pod {
+    if !dated || call.served.rules.grace == Grace::Pod {
         metadata.insert("deletionTimestamp", time::format(at));
+    }
+    if !already || call.served.rules.grace == Grace::Pod {
         metadata.insert("deletionGracePeriodSeconds", grace);
     }
     if !already && generation > 0 {
@@ -329,7 +340,11 @@ pub(crate) async fn delete(call: &mut Call) -> Result<Answer, Status> {
     warn_of_orphans(call, &options);
     let (outcome, current) = delete_named(call, &options, Admitted::Named).await?;
     match outcome {
-        Outcome::Kept(text) => respond::object(200, call, &text, wanted).await,
+        Outcome::Kept(text) => {
+            // Accepted: the caller asked for cascading deletion in the old way, and it is not done yet.
+            let code = if options.orphan_dependents == Some(false) { 202 } else { 200 };
+            respond::object(code, call, &text, wanted).await
+        }
         Outcome::Removed(text) if call.served.rules.delete_returns_object => {
             respond::object(200, call, &text, wanted).await
         }

@@ -18,6 +18,10 @@ use crate::respond::{self, Answer};
 const VERB: &str = "unsafe-delete-ignore-read-errors";
 
 pub(super) async fn delete(call: &mut Call, dry_run: bool, wanted: Wanted) -> Result<Answer, Status> {
+    if !has_deleter(call) {
+        let why = "no unsafe deleter provided, can not honor ignoreStoreReadErrorWithClusterBreakingPotential";
+        return Err(Status::internal(why));
+    }
     authorize(call)?;
     let cache = list::cache(call)?.clone();
     let key = cache.form.key(&call.at.namespace, &call.at.name);
@@ -39,6 +43,11 @@ pub(super) async fn delete(call: &mut Call, dry_run: bool, wanted: Wanted) -> Re
         }
     }
     Err(call.stale())
+}
+
+/// Returns true if upstream can delete objects of the kind that it cannot read.
+fn has_deleter(call: &Call) -> bool {
+    !call.served.is_namespaces() && call.served.group() != "rbac.authorization.k8s.io"
 }
 
 fn authorize(call: &Call) -> Result<(), Status> {

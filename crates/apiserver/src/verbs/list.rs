@@ -28,7 +28,10 @@ use crate::respond::{self, Answer, ListMeta};
 pub(crate) async fn get(call: &Call) -> Result<Answer, Status> {
     let wanted = call.wanted()?;
     let cache = cache(call)?;
-    let revision = resource_version(call.query.text("resourceVersion")).map_err(Status::unexplained)?;
+    let revision = resource_version(call.query.text("resourceVersion")).map_err(|why| {
+        // Upstream reads events from the storage, which words the error, and all others from a cache.
+        if call.served.name() == "events" { invalid_version(&why) } else { Status::unexplained(why) }
+    })?;
     not_future(revision, cache)?;
     let object = cache.find(&call.at.namespace, &call.at.name)?.ok_or_else(|| call.not_found())?;
     respond::object(200, call, &object.json, wanted).await
@@ -50,6 +53,10 @@ pub(crate) fn resource_version(text: &str) -> Result<u64, String> {
         let why = go_parse_error("ParseUint", text, &error);
         format!("resourceVersion: Invalid value: {text:?}: {why}")
     })
+}
+
+fn invalid_version(why: &str) -> Status {
+    Status::bad_request(format!("invalid resource version: {why}"))
 }
 
 /// True if a `resourceVersion` parameter requests the newest state, or one that the cache does not have yet.
@@ -142,6 +149,15 @@ pub(crate) fn filter(call: &Call) -> Result<Filter, Status> {
     Ok(filter.named(&call.at.name))
 }
 
+/// Checks the options of a list that has no versions and no pages.
+pub(crate) fn check_options(call: &Call) -> Result<(), Status> {
+    let query = &call.query;
+    let (version, matching) = (query.text("resourceVersion"), query.text("resourceVersionMatch"));
+    query.int("limit")?;
+    query.int("timeoutSeconds")?;
+    validate(version, matching, query.text("continue"), query.get("sendInitialEvents").is_some())
+}
+
 fn options(call: &Call, cache: &Cache) -> Result<Options, Status> {
     let query = &call.query;
     let (version, matching, token) =
@@ -159,8 +175,7 @@ fn options(call: &Call, cache: &Cache) -> Result<Options, Status> {
         let limit = if version == "0" { 0 } else { limit };
         return Ok(Options { limit, from: decode_continue(token, &scope(call, cache))? });
     }
-    let revision = resource_version(version)
-        .map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))?;
+    let revision = resource_version(version).map_err(|why| invalid_version(&why))?;
     not_future(revision, cache)?;
     let exact = matching == "Exact" || (matching.is_empty() && limit > 0 && revision > 0);
     let from =

@@ -153,6 +153,7 @@ pub(super) fn for_create(call: &mut Call, object: &mut Value) -> Result<(), Stat
         drop_disabled(call, object);
         rules.prepare_for_create(object, &Request { now: call.now, user: Some(&user) });
         call.served.rules.validate_for_create(call.served.resource.namespaced, object, &mut errors);
+        call.served.rules.name_fields_in_version(&call.at.version, &mut errors);
     }
     accept(call, object, &errors)?;
     call.warnings.extend((rules.warnings)(object, None));
@@ -213,10 +214,16 @@ pub(super) fn for_update(
         call.warnings.extend(tolerated);
     } else {
         let user = || call.user.to_value();
-        drop_disabled(call, object);
+        if !rules.counts_disabled_fields {
+            drop_disabled(call, object);
+        }
         rules.prepare_for_update(subresource, object, old, &Request { now: call.now, user: Some(&user) });
+        if rules.counts_disabled_fields {
+            drop_disabled(call, object);
+        }
         let namespaced = call.served.resource.namespaced;
         call.served.rules.validate_for_update(subresource, namespaced, object, old, &mut errors);
+        call.served.rules.name_fields_in_version(&call.at.version, &mut errors);
     }
     accept(call, object, &errors)?;
     // Warnings about an object are sent with writes of the object, not of its subresources.

@@ -105,8 +105,8 @@ pub(super) async fn change(call: &mut Call, verb: &str) -> Result<Answer, Status
             _ => patched(call, &current, expected, validation, force)?,
         };
         let asked = meta::resource_version(&scale);
-        if !matches!(asked, "" | "0") && asked != current.object.revision.to_string() {
-            return Err(call.stale());
+        if !matches!(asked, "" | "0") {
+            write::check_revision(call, &current, asked)?;
         }
         let old = live(call, &current)?;
         let write = Write::update("scale", &old, dry_run);
@@ -146,6 +146,7 @@ fn updated(
     call.warnings = decoded.warnings;
     let mut scale = decoded.object?;
     prepare::agree_on_name(call, &mut scale)?;
+    prepare::agree_on_namespace(call, &mut scale)?;
     let (asked, found) = (meta::uid(&scale), meta::uid(&current.tree));
     if !asked.is_empty() && asked != found {
         return Err(call.wrong_uid(&current.object.key, asked, found));
@@ -171,8 +172,16 @@ fn patched(
     let owner = Ownership::of(call, "scale");
     let context = owner.context_for(expected.schema, API_VERSION);
     let live = live(call, current)?;
-    let (scale, warnings) = change.apply(expected, &context, &live, force, validation, &|_| {})?;
+    let (mut scale, warnings) = change.apply(expected, &context, &live, force, validation, &|_| {})?;
     call.warnings = warnings;
+    prepare::agree_on_name(call, &mut scale)?;
+    prepare::agree_on_namespace(call, &mut scale)?;
+    let (asked, found) = (meta::uid(&scale), meta::uid(&current.tree));
+    if !asked.is_empty() && asked != found {
+        let why = format!("Precondition failed: UID in precondition: {asked}, UID in object meta: {found}");
+        let resource = format!("{}/scale", call.served.name());
+        return Err(Status::conflict(call.served.group(), &resource, &call.at.name, why));
+    }
     Ok((scale, change.pins_revision()))
 }
 

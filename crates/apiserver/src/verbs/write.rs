@@ -240,7 +240,9 @@ pub(crate) async fn update(call: &mut Call, subresource: &str) -> Result<Answer,
             return Err(call.not_found());
         };
         check_preconditions(call, &object, &current, &asked)?;
-        if matches!(asked.as_str(), "" | "0") && !call.served.rules.unconditional_update {
+        if matches!(asked.as_str(), "" | "0")
+            && !call.served.rules.allows_unconditional_update(&call.at.version)
+        {
             let mut errors = ErrorList::new();
             errors.invalid("metadata.resourceVersion", &Value::Int(0), "must be specified for an update");
             return Err(Status::invalid(call.served.group(), call.served.name(), &call.at.name, &errors));
@@ -269,12 +271,15 @@ fn check_preconditions(call: &Call, object: &Value, current: &Current, asked: &s
         }
     }
     if !asked.is_empty() && asked != "0" {
-        asked.parse::<u64>().map_err(|e| Status::unexplained(go_parse_error("ParseUint", asked, &e)))?;
-        if asked != current.object.revision.to_string() {
-            return Err(call.stale());
-        }
+        check_revision(call, current, asked)?;
     }
     Ok(())
+}
+
+/// Checks a resourceVersion against the current object.
+pub(super) fn check_revision(call: &Call, current: &Current, asked: &str) -> Result<(), Status> {
+    asked.parse::<u64>().map_err(|e| Status::unexplained(go_parse_error("ParseUint", asked, &e)))?;
+    if asked == current.object.revision.to_string() { Ok(()) } else { Err(call.stale()) }
 }
 
 /// Replaces `current` by a new state, given in the served version with its managedFields. Returns the stored text, or

@@ -26,8 +26,8 @@ pub(crate) const RULES: Rules = Rules {
         NAME,
         text("LeaseName", "The lease it would take.")
             .of("coordination/v1alpha2.LeaseCandidateSpec", "leaseName"),
-        text("BinaryVersion", "Version of its program."),
-        text("EmulationVersion", "Version its program behaves as."),
+        text("BinaryVersion", ""),
+        text("EmulationVersion", ""),
         AGE,
     ],
     row,

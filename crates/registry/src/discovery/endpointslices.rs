@@ -18,7 +18,9 @@ pub(crate) const RULES: Rules = Rules {
         initial: 1,
         counts: &[&["addressType"], &["endpoints"], &["ports"], &["metadata", "labels"]],
     },
+    counts_disabled_fields: true,
     default,
+    prepare_create: |object, _| drop_topology(object),
     validate_create: validate::create,
     validate_update: validate::update,
     warnings: validate::warnings,
@@ -51,6 +53,14 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         first_few(&addresses, MOST),
         age(object, context),
     ]
+}
+
+/// Only versions before v1 could create endpoints with a topology.
+fn drop_topology(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    for endpoint in items(object, "endpoints") {
+        endpoint.remove("deprecatedTopology");
+    }
 }
 
 fn default(object: &mut Value) {

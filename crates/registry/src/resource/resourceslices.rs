@@ -17,6 +17,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "resourceslices",
     storage_prefix: "resourceslices",
     generation: Generation::SPEC,
+    counts_disabled_fields: true,
     default_times: date_taints,
     validate_create: |object, errors| validate::validate(object, None, errors),
     validate_update: |object, old, errors| validate::validate(object, Some(old), errors),

@@ -1,0 +1,275 @@
+//! Errors of upstream's declarative validation, which follow those of its other validation.
+//!
+//! The table lists the rules that upstream enforces by declarations for kinds that have other rules too; where a kind has only
+//! one sort of rules, the order is the same. Paths are those of the stored version, without positions and keys. Upstream
+//! validates declarations in the version of the request, so that the paths of errors differ in `resource.k8s.io/v1beta1`.
+
+use corten_api::status::{ErrorList, FieldError, FieldErrorKind};
+
+/// A sort of error that is declared.
+#[derive(Clone, Copy)]
+enum Sort {
+    Required,
+    Invalid,
+    Immutable,
+    NotSupported,
+    Duplicate,
+    TooLong,
+    TooMany,
+}
+
+use Sort::{Duplicate, Immutable, Invalid, NotSupported, Required, TooLong, TooMany};
+
+/// Fields and the sorts of their errors that are declared.
+type Declarations = &'static [(&'static str, &'static [Sort])];
+
+const RBAC_RULES: Declarations = &[("rules.verbs", &[Required])];
+const RBAC_BINDINGS: Declarations = &[("subjects.name", &[Required]), ("roleRef.name", &[Required])];
+
+/// Of one request for devices, as a field of `exactly` or an item of `firstAvailable`.
+const DEVICE_REQUEST: Declarations = &[
+    ("selectors", &[TooMany]),
+    ("allocationMode", &[NotSupported]),
+    ("tolerations.key", &[Invalid]),
+    ("tolerations.operator", &[NotSupported]),
+    ("tolerations.effect", &[NotSupported]),
+    ("derivedAttributes", &[TooMany]),
+    ("derivedAttributes.name", &[Required, Invalid]),
+    ("derivedAttributes.expression", &[Required]),
+];
+
+const CLAIM: Declarations = &[
+    ("spec", &[Immutable]),
+    ("spec.devices.requests", &[Duplicate, TooMany]),
+    ("spec.devices.requests.firstAvailable", &[Duplicate, TooMany]),
+    ("spec.devices.requests.firstAvailable.deviceClassName", &[Required, Invalid]),
+    ("spec.devices.constraints", &[TooMany]),
+    ("spec.devices.constraints.requests", &[Duplicate, TooMany]),
+    ("spec.devices.constraints.matchAttribute", &[Invalid]),
+    ("spec.devices.constraints.distinctAttribute", &[Invalid]),
+    ("spec.devices.config", &[TooMany]),
+    ("spec.devices.config.requests", &[Duplicate, TooMany]),
+    ("spec.devices.config.opaque.driver", &[Required, Invalid, TooLong]),
+    ("status.allocation.devices.results", &[TooMany]),
+    ("status.allocation.devices.results.driver", &[Required, Invalid, TooLong]),
+    ("status.allocation.devices.results.pool", &[Required, Invalid]),
+    ("status.allocation.devices.results.tolerations.key", &[Invalid]),
+    ("status.allocation.devices.results.tolerations.operator", &[NotSupported]),
+    ("status.allocation.devices.results.tolerations.effect", &[NotSupported]),
+    ("status.allocation.devices.results.bindingConditions", &[TooMany]),
+    ("status.allocation.devices.results.bindingFailureConditions", &[TooMany]),
+    ("status.allocation.devices.results.shareID", &[Invalid]),
+    ("status.allocation.devices.config", &[TooMany]),
+    ("status.allocation.devices.config.source", &[Required, NotSupported]),
+    ("status.allocation.devices.config.requests", &[Duplicate, TooMany]),
+    ("status.allocation.devices.config.opaque.driver", &[Required, Invalid, TooLong]),
+    ("status.reservedFor", &[Duplicate, TooMany]),
+    ("status.devices", &[Duplicate]),
+    ("status.devices.shareID", &[Invalid]),
+    ("status.devices.networkData.interfaceName", &[TooLong]),
+    ("status.devices.networkData.ips", &[Duplicate, TooMany]),
+    ("status.devices.networkData.hardwareAddress", &[TooLong]),
+];
+
+const DEVICE_CLASS: Declarations = &[
+    ("metadata.name", &[Invalid]),
+    ("spec.selectors", &[TooMany]),
+    ("spec.config", &[TooMany]),
+    ("spec.config.opaque.driver", &[Required, Invalid, TooLong]),
+    ("spec.extendedResourceName", &[Invalid]),
+];
+
+const SLICE: Declarations = &[
+    ("spec.devices.attributes", &[Invalid]),
+    ("spec.devices.consumesCounters", &[Duplicate, TooMany]),
+    ("spec.devices.consumesCounters.counterSet", &[Required, Invalid]),
+    ("spec.devices.consumesCounters.counters", &[Required, Invalid]),
+    ("spec.devices.consumesCounters.compatibilityGroups", &[Duplicate, TooMany, Invalid]),
+    ("spec.devices.taints.effect", &[Required, NotSupported]),
+    ("spec.devices.bindingConditions", &[TooMany]),
+    ("spec.devices.bindingFailureConditions", &[TooMany]),
+    ("spec.sharedCounters", &[Duplicate, TooMany]),
+    ("spec.sharedCounters.name", &[Required, Invalid]),
+    ("spec.sharedCounters.counters", &[Required, Invalid]),
+];
+
+/// The declarations of a resource.
+fn declarations(group: &str, resource: &str) -> Declarations {
+    match (group, resource) {
+        ("", "replicationcontrollers") => &[
+            ("metadata.name", &[Invalid]),
+            ("spec.replicas", &[Invalid]),
+            ("spec.minReadySeconds", &[Invalid]),
+        ],
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings") => {
+            &[("spec.policyName", &[Required]), ("spec.validationActions", &[Required])]
+        }
+        ("autoscaling", _) => &[("spec.minReplicas", &[Invalid]), ("spec.maxReplicas", &[Required, Invalid])],
+        ("batch", "cronjobs") => &[("spec.schedule", &[Required])],
+        ("discovery.k8s.io", _) => &[
+            ("addressType", &[Required, NotSupported, Immutable]),
+            ("endpoints.addresses", &[Required, TooMany]),
+        ],
+        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations") => &[
+            ("spec.type", &[Required, NotSupported]),
+            ("spec.limited", &[Required]),
+            ("spec.limited.limitResponse.type", &[Required, NotSupported]),
+            ("spec.limited.limitResponse.queuing", &[Required]),
+        ],
+        ("networking.k8s.io", "networkpolicies") => {
+            &[("spec.ingress.from.ipBlock.cidr", &[Required]), ("spec.egress.to.ipBlock.cidr", &[Required])]
+        }
+        ("networking.k8s.io", "ingressclasses") => {
+            &[("spec.parameters.kind", &[Required]), ("spec.parameters.name", &[Required])]
+        }
+        ("networking.k8s.io", "ipaddresses") => &[
+            ("spec.parentRef", &[Required, Immutable]),
+            ("spec.parentRef.resource", &[Required]),
+            ("spec.parentRef.name", &[Required]),
+        ],
+        ("node.k8s.io", _) => &[("handler", &[Required, Invalid, Immutable])],
+        ("rbac.authorization.k8s.io", "roles" | "clusterroles") => RBAC_RULES,
+        ("rbac.authorization.k8s.io", _) => RBAC_BINDINGS,
+        ("resource.k8s.io", "deviceclasses") => DEVICE_CLASS,
+        ("resource.k8s.io", "devicetaintrules") => &[("spec.taint.effect", &[Required, NotSupported])],
+        ("resource.k8s.io", "resourceclaims" | "resourceclaimtemplates") => CLAIM,
+        ("resource.k8s.io", "resourceslices") => SLICE,
+        ("storage.k8s.io", "storageclasses") => &[
+            ("provisioner", &[Required, Immutable]),
+            ("parameters", &[Immutable]),
+            ("reclaimPolicy", &[Immutable]),
+            ("volumeBindingMode", &[Immutable]),
+        ],
+        ("storage.k8s.io", "volumeattachments") => {
+            &[("spec", &[Immutable]), ("spec.attacher", &[Required, Invalid, TooLong])]
+        }
+        _ => &[],
+    }
+}
+
+/// Moves the errors of declarations behind all others.
+pub(crate) fn move_last(group: &str, resource: &str, errors: &mut ErrorList) {
+    if errors.0.len() > 1 && !declarations(group, resource).is_empty() {
+        errors.0.sort_by_cached_key(|error| is_declared(group, resource, error));
+    }
+}
+
+/// Gives the errors of declarations the paths that they have in the version of a request.
+pub(crate) fn name_fields_in_version(group: &str, resource: &str, version: &str, errors: &mut ErrorList) {
+    if (group, version) != ("resource.k8s.io", "v1beta1") {
+        return;
+    }
+    for error in errors.0.iter_mut().filter(|error| is_declared(group, resource, error)) {
+        error.field = match resource {
+            "resourceslices" => below_basic(&error.field),
+            _ => error.field.replacen("].exactly.", "].", 1),
+        };
+    }
+}
+
+/// The path of a device's field where it is one of `basic`.
+fn below_basic(path: &str) -> String {
+    match path.strip_prefix("spec.devices[").and_then(|rest| rest.split_once("].")) {
+        Some((index, field)) => format!("spec.devices[{index}].basic.{field}"),
+        None => path.to_owned(),
+    }
+}
+
+fn is_declared(group: &str, resource: &str, error: &FieldError) -> bool {
+    let path = without_positions(&error.field);
+    let mut path = path.as_str();
+    if resource == "resourceclaimtemplates" {
+        path = path.strip_prefix("spec.").unwrap_or(path);
+    }
+    let request = ["exactly.", "firstAvailable."].into_iter().find_map(|form| {
+        path.strip_prefix("spec.devices.requests.").and_then(|field| field.strip_prefix(form))
+    });
+    let lists = |list: Declarations, path: &str| {
+        list.iter().any(|(field, sorts)| *field == path && sorts.iter().any(|sort| sort.fits(error)))
+    };
+    request.is_some_and(|field| group == "resource.k8s.io" && lists(DEVICE_REQUEST, field))
+        || lists(declarations(group, resource), path)
+}
+
+impl Sort {
+    fn fits(self, error: &FieldError) -> bool {
+        let is_immutable = error.detail == "field is immutable";
+        match self {
+            Required => error.kind == FieldErrorKind::Required,
+            Invalid => error.kind == FieldErrorKind::Invalid && !is_immutable,
+            Immutable => error.kind == FieldErrorKind::Invalid && is_immutable,
+            NotSupported => error.kind == FieldErrorKind::NotSupported,
+            Duplicate => error.kind == FieldErrorKind::Duplicate,
+            TooLong => error.kind == FieldErrorKind::TooLong,
+            TooMany => error.kind == FieldErrorKind::TooMany,
+        }
+    }
+}
+
+/// A path without positions and keys.
+fn without_positions(path: &str) -> String {
+    let mut depth = 0usize;
+    let mut out = String::with_capacity(path.len());
+    for c in path.chars() {
+        match c {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            _ if depth == 0 => out.push(c),
+            _ => {}
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ordered(group: &str, resource: &str, found: &[(&str, FieldErrorKind)]) -> Vec<String> {
+        let mut errors = ErrorList::new();
+        for (field, kind) in found {
+            errors.0.push(FieldError {
+                kind: *kind,
+                field: (*field).to_owned(),
+                bad_value: None,
+                detail: String::new(),
+            });
+        }
+        move_last(group, resource, &mut errors);
+        name_fields_in_version(group, resource, "v1beta1", &mut errors);
+        errors.0.into_iter().map(|error| error.field).collect()
+    }
+
+    #[test]
+    fn declared_errors_follow_others() {
+        use FieldErrorKind::{Duplicate, Forbidden, Invalid, Required};
+        let found = [("spec.attacher", Required), ("spec.source", Required), ("spec.nodeName", Invalid)];
+        assert_eq!(
+            ordered("storage.k8s.io", "volumeattachments", &found),
+            ["spec.source", "spec.nodeName", "spec.attacher"]
+        );
+        let cidr = "spec.egress[0].to[1].ipBlock.cidr";
+        let found = [(cidr, Required), ("spec.egress[0].to[1]", Forbidden)];
+        assert_eq!(ordered("networking.k8s.io", "networkpolicies", &found), ["spec.egress[0].to[1]", cidr]);
+        let found = [
+            ("spec.spec.devices.constraints[0].requests[1]", Duplicate),
+            ("spec.spec.devices.constraints[0].requests[1]", Invalid),
+            ("spec.spec.devices.requests[0].exactly.tolerations[0].key", Invalid),
+            ("spec.spec.devices.requests[0].exactly.count", Invalid),
+        ];
+        assert_eq!(
+            ordered("resource.k8s.io", "resourceclaimtemplates", &found),
+            [
+                "spec.spec.devices.constraints[0].requests[1]",
+                "spec.spec.devices.requests[0].exactly.count",
+                "spec.spec.devices.constraints[0].requests[1]",
+                "spec.spec.devices.requests[0].tolerations[0].key",
+            ]
+        );
+        let found = [("spec.devices[3].attributes[a.b/c]", Invalid), ("spec.devices[3].name", Invalid)];
+        assert_eq!(
+            ordered("resource.k8s.io", "resourceslices", &found),
+            ["spec.devices[3].name", "spec.devices[3].basic.attributes[a.b/c]"]
+        );
+    }
+}
