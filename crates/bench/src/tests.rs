@@ -29,6 +29,8 @@ fn small(work_dir: &Path) -> ApiserverOptions {
         idle_seconds: 0,
         server_binary: None,
         raw: false,
+        etcd: None,
+        kube_apiserver: None,
         work_dir: work_dir.to_owned(),
     }
 }
