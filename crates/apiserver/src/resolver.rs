@@ -116,6 +116,7 @@ impl Lookup {
         }
     }
 
+    /// Removes the lookup before its outcome is known, so that no later one is given an old outcome.
     fn end(self, found: Result<Vec<IpAddr>, String>) {
         let outcome = match found {
             Ok(found) if !found.is_empty() => Ok(found.into()),
@@ -123,7 +124,9 @@ impl Lookup {
             Err(why) => Err(why),
         };
         let outcome = outcome.map_err(|why| LookupError { host: self.host.clone(), why });
-        self.outcome.send_replace(Some(outcome));
+        let sender = self.outcome.clone();
+        drop(self);
+        sender.send_replace(Some(outcome));
     }
 }
 
