@@ -34,8 +34,11 @@ fn profile_directory() -> PathBuf {
     test.ancestors().nth(2).expect("tests are built in target/<profile>/deps").to_owned()
 }
 
-/// Selects the whole workspace, as the test command does, so that features and therefore dependencies are
-/// those already built.
+/// A test, which makes cargo select the features of tests for all that it builds.
+const ANY_TEST: &str = "cli";
+
+/// Selects the whole workspace and a test, as the test command does, so that features and therefore dependencies are those
+/// already built.
 fn build() -> PathBuf {
     let directory = profile_directory();
     let profile = match directory.file_name().and_then(|name| name.to_str()) {
@@ -43,7 +46,18 @@ fn build() -> PathBuf {
         Some(name) => name,
     };
     let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["build", "--quiet", "--workspace", "--bin", "corten", "--profile", profile, "--target-dir"])
+        .args([
+            "build",
+            "--quiet",
+            "--workspace",
+            "--bin",
+            "corten",
+            "--test",
+            ANY_TEST,
+            "--profile",
+            profile,
+        ])
+        .arg("--target-dir")
         .arg(target_directory())
         .current_dir(repository())
         .output()
