@@ -86,6 +86,7 @@ pub use tls::TlsError;
 
 use allocation::Allocators;
 use authentication::Authentication;
+use bootstrap::kubernetes_service::OwnLease;
 use call::Backend;
 use catalog::Catalog;
 use endpoints::Health;
@@ -141,6 +142,8 @@ pub struct Server {
     advertised: String,
     port: u16,
     endpoint: Option<SocketAddr>,
+    /// Lists this server among the living ones of its datastore.
+    own_lease: OwnLease,
     service_ranges: ServiceRanges,
     lanes: Lanes,
     readers: Readers,
@@ -192,6 +195,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         advertised: options.endpoint.unwrap_or(options.advertised).to_string(),
         port: options.advertised.port(),
         endpoint: options.endpoint,
+        own_lease: OwnLease::default(),
         service_ranges: options.service_ranges,
         lanes: Lanes::new(&options.limits),
         readers: Readers::default(),
