@@ -26,7 +26,7 @@ use corten_store::{Store, WorkerThreads};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
-use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
+use crate::controller_manager::{self, AddressDefaults, ControllerFlags, ElectionFlags, Parts};
 use crate::node::{self, AgentFlags, Node, NodeCredentials, NodeOptions, network_policy};
 use crate::pod_network::PodNetworkFlags;
 use crate::stop_signals::StopSignals;
@@ -167,6 +167,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     node: AgentFlags,
     #[command(flatten)]
+    elections: ElectionFlags,
+    #[command(flatten)]
     controllers: ControllerFlags,
 }
 
@@ -261,6 +263,7 @@ pub(crate) fn run(args: Args, flags: Vec<(String, String)>) -> anyhow::Result<()
         bail!("--disable: there is no component {unknown}; choose from {}", PARTS.join(", "));
     }
     node::check_node_ip(&args.node_ip)?;
+    args.elections.check().map_err(anyhow::Error::msg)?;
     if args.runs_node() {
         hardening::require_root("`corten server` as root, or without its node with --disable=agent")?;
     }
@@ -354,6 +357,7 @@ async fn serve(
         resource_metrics: args.runs(addons::METRICS_SERVER),
         flags,
     };
+    let is_shared = options.store.is_shared();
     let etcd = etcd::serve_beside(&options.store, &options.pki.client_ca, &args.etcd_listen).await?;
     let running = corten_apiserver::start(options).await.context("cannot start the API server")?;
     let administrator = Client::new(running.transport("system:admin", &["system:masters"]), "corten");
@@ -372,15 +376,17 @@ async fn serve(
         "cluster is ready"
     );
     eprintln!("Try:  kubectl --kubeconfig {} get namespaces", kubeconfig.display());
+    let controllers = args.runs("controller-manager").then_some(controllers);
+    let networks_assigned = controllers.as_ref().is_some_and(|options| options.node_ipam.is_some());
+    let simulated = corten_simulator::Options { nodes: args.simulated_nodes, networks_assigned };
     let parts = Parts {
-        controllers: args.runs("controller-manager").then_some(controllers),
+        controllers,
+        dns: args.runs("dns"),
         scheduler: args.runs("scheduler"),
-        simulated_nodes: args.simulated_nodes,
+        simulated: (args.simulated_nodes > 0).then_some(simulated),
     };
-    let controllers = controller_manager::start(&running, parts);
-    if args.runs("dns") && args.runs("controller-manager") {
-        controllers.run(corten_dns::NodeEndpoints);
-    }
+    let elections = args.elections.applies(is_shared).then_some(&args.elections);
+    let components = controller_manager::start(&running, parts, elections);
     let node = match node {
         Some(options) => {
             let credentials = NodeCredentials::in_process(&running, &authority, &options)?;
@@ -394,7 +400,7 @@ async fn serve(
     stop.wait().await;
     tracing::info!("stopping");
     drop(node);
-    drop(controllers);
+    components.stop().await;
     drop(etcd);
     running.stop().await;
     tracing::info!("stopped");

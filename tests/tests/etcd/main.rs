@@ -1,6 +1,7 @@
 //! Servers on etcd, and clusters that move to it and back.
 
 mod encryption;
+mod living_servers;
 mod migration;
 mod servers;
 
