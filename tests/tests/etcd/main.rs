@@ -3,6 +3,7 @@
 mod encryption;
 mod living_servers;
 mod migration;
+mod server_join;
 mod servers;
 
 #[path = "../../../crates/store/tests/common/etcd_process.rs"]
