@@ -239,6 +239,7 @@ fn server_options(pki: ServerPki, store: Store, clock: Clock) -> corten_apiserve
             min_request_timeout: Duration::from_secs(1800),
         },
         flags: Vec::new(),
+        joins: None,
     }
 }
 

@@ -7,7 +7,7 @@ use corten_testkit::{Client, DataDirectory, Server};
 use serde_json::Value;
 
 const EVENTS: &str = "/api/v1/namespaces/default/events";
-const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/corten:node-network:server";
+const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/corten:node-network:server:own";
 
 /// The managers of an object's fields.
 fn managers(object: &Value) -> Vec<&str> {

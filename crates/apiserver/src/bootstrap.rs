@@ -10,7 +10,7 @@
 pub(crate) mod api_services;
 mod client;
 mod flow_control;
-mod kubernetes_service;
+pub(crate) mod kubernetes_service;
 mod namespaces;
 mod priority_classes;
 mod service_cidr;
@@ -91,7 +91,11 @@ pub(crate) async fn run(server: &Arc<Server>) -> Result<Vec<Step>, Failure> {
 
 /// Retries the steps that were refused at start, and reconciles the bootstrap objects whenever one of them changes.
 pub(crate) async fn reconcile(server: Arc<Server>, refused: Vec<Step>) {
-    tokio::join!(retry(&server, refused), reconcile_on_changes(&server));
+    tokio::join!(
+        retry(&server, refused),
+        reconcile_on_changes(&server),
+        kubernetes_service::follow_servers(&server)
+    );
 }
 
 async fn retry(server: &Arc<Server>, mut refused: Vec<Step>) {

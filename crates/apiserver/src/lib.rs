@@ -47,6 +47,7 @@ mod resolver;
 mod resource_metrics;
 mod respond;
 mod server_id;
+mod server_joins;
 mod storage;
 mod tls;
 mod verbs;
@@ -80,17 +81,20 @@ pub use corten_api::time::go_duration;
 pub use encryption::{EncryptionAtRest, EncryptionError};
 pub use in_flight::Limits;
 pub use local::Handle;
-use request_body::Readers;
+pub use server_joins::{SERVER_JOIN, ServerJoins};
 pub use storage::{EncryptedForms, StorageMediaType, StoredForms, is_same_object, rewritten};
 pub use tls::TlsError;
 
 use allocation::Allocators;
 use authentication::Authentication;
+use bootstrap::kubernetes_service::OwnLease;
 use call::Backend;
 use catalog::Catalog;
 use endpoints::Health;
 use in_flight::Lanes;
 use metrics::Metrics;
+use request_body::Readers;
+use server_joins::JoinEndpoint;
 use tls::ClientCertificates;
 
 /// A failure to start the server.
@@ -130,6 +134,8 @@ pub struct Options {
     pub resource_metrics: bool,
     /// The flags that the server was started with, by name, for `/flagz`.
     pub flags: Vec<(String, String)>,
+    /// Decides about machines that join as servers; `None` to let none join.
+    pub joins: Option<Arc<dyn ServerJoins>>,
 }
 
 pub struct Server {
@@ -141,11 +147,14 @@ pub struct Server {
     advertised: String,
     port: u16,
     endpoint: Option<SocketAddr>,
+    /// Lists this server among the living ones of its datastore.
+    own_lease: OwnLease,
     service_ranges: ServiceRanges,
     lanes: Lanes,
     readers: Readers,
     started_at: Instant,
     flags: Vec<(String, String)>,
+    joins: Option<Arc<JoinEndpoint>>,
     stop: watch::Receiver<bool>,
 }
 
@@ -192,11 +201,13 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         advertised: options.endpoint.unwrap_or(options.advertised).to_string(),
         port: options.advertised.port(),
         endpoint: options.endpoint,
+        own_lease: OwnLease::default(),
         service_ranges: options.service_ranges,
         lanes: Lanes::new(&options.limits),
         readers: Readers::default(),
         started_at: Instant::now(),
         flags: options.flags,
+        joins: options.joins.map(|joins| Arc::new(JoinEndpoint::new(joins))),
         stop: stopping.clone(),
     });
     server.backend.authentication.start_use_recorder(Arc::downgrade(&server));

@@ -5,6 +5,7 @@
 //! HTTP/2 connection has a limit of concurrent streams, streams that are reset before their response are counted, and an
 //! HTTP/2 client that gets a 401 has to reconnect, as with upstream.
 
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +26,7 @@ use tokio_rustls::server::TlsStream;
 use crate::Server;
 use crate::authentication::Peer;
 use crate::respond::Answer;
+use crate::server_joins::SERVER_JOIN;
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// The deadline of a connection's first request, upstream's for headers.
@@ -88,7 +90,7 @@ async fn connection(
     let peer = server.client_certificates.peer(session.peer_certificates(), remote);
     let h2 = session.alpn_protocol() == Some(b"h2");
     let course = Arc::new(Course::default());
-    let service = Requests { server, peer: Arc::new(peer), course: course.clone() };
+    let service = Requests { server, peer: Arc::new(peer), remote, course: course.clone() };
     let (io, end) = (TokioIo::new(stream), End { stop, course });
     // Each on the heap of its own: an idle connection does not hold the memory of the other protocol.
     let ended =
@@ -209,6 +211,7 @@ async fn http2(
 struct Requests {
     server: Arc<Server>,
     peer: Arc<Peer>,
+    remote: Option<IpAddr>,
     course: Arc<Course>,
 }
 
@@ -221,6 +224,10 @@ impl Service<Request<Incoming>> for Requests {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let (server, peer, course) = (self.server.clone(), self.peer.clone(), self.course.clone());
         course.used.store(true, Ordering::Relaxed);
+        if let Some(joins) = server.joins.clone().filter(|_| request.uri().path() == SERVER_JOIN) {
+            let remote = self.remote;
+            return Box::pin(async move { Ok(joins.answer(request, remote).await) });
+        }
         // As upstream: only with HTTP/2, where one connection carries many concurrent requests.
         let is_http2 = request.version() == Version::HTTP_2;
         Box::pin(async move {

@@ -28,6 +28,8 @@ pub use encrypted::EncryptedForms;
 pub use rewritten::{is_same_object, rewritten};
 
 const ROOT: &str = "/registry/";
+/// The prefix of the records of living servers, and the resource whose form they have.
+const SERVER_RECORDS: (&str, &str) = ("masterleases", "endpoints");
 /// Values that upstream encrypts begin with this.
 const ENCRYPTED: &[u8] = b"k8s:enc:";
 
@@ -80,7 +82,14 @@ impl StoredForms {
             };
             let always_json = matches!(rules.group, crd::GROUP | "apiregistration.k8s.io");
             let (kind, api_version) = (stored.kind.to_string(), stored.api_version());
-            built_in.insert(rules.storage_prefix, BuiltIn { rules, schema, kind, api_version, always_json });
+            let mut insert = |prefix| {
+                let (schema, kind, api_version) = (schema.clone(), kind.clone(), api_version.clone());
+                built_in.insert(prefix, BuiltIn { rules, schema, kind, api_version, always_json });
+            };
+            insert(rules.storage_prefix);
+            if rules.resource == SERVER_RECORDS.1 {
+                insert(SERVER_RECORDS.0);
+            }
         }
         Arc::new(StoredForms { media_type, built_in })
     }

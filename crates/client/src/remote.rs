@@ -99,6 +99,12 @@ impl Remote {
         Ok(Remote { http: http(config), base, authorization, response_limit: usize::MAX })
     }
 
+    /// The same server, whose responses are limited in size as those of an unverified one.
+    #[must_use]
+    pub fn limited(&self) -> Remote {
+        Remote { response_limit: UNVERIFIED_RESPONSE, ..self.clone() }
+    }
+
     async fn send(self, mut request: Request<Bytes>) -> Result<Response<Incoming>, Error> {
         let uri = format!("{}{}", self.base, request.uri());
         *request.uri_mut() = uri.parse().map_err(Error::transport)?;

@@ -91,51 +91,62 @@ impl Component {
                 let address = SocketAddr::new(flags.bind_address, port);
                 serving::start(self.name, address, ready.client.clone(), metrics).await?;
             }
-            tokio::select! {
-                () = stop.wait() => {
-                    tracing::info!("stopping");
-                    Ok(())
-                }
-                result = self.lead(flags, ready, work) => result,
-            }
+            self.lead(flags, ready, work, stop).await
         })
     }
 
-    /// Waits for the leadership, and works until it is lost.
+    /// Waits for the leadership, and works until it is lost. A signal gives it up.
     async fn lead<W>(
         &self,
         flags: &Flags,
         ready: Ready,
         work: impl FnOnce(Ready) -> anyhow::Result<W>,
+        stop: StopSignals,
     ) -> anyhow::Result<()> {
-        let leadership = if flags.leader_elect {
-            let election = self.election(flags, &ready.clock);
-            tracing::info!(lease = %election.key, identity = election.identity, "attempting to acquire leader lease");
-            Some(Leadership::acquire(ready.client.clone(), ready.clock.clone(), election).await)
-        } else {
-            None
-        };
-        let _working = work(ready)?;
-        match leadership {
-            Some(leadership) => leadership.hold().await,
-            None => std::future::pending().await,
+        let mut stop = std::pin::pin!(stop.wait());
+        if !flags.leader_elect {
+            let _working = work(ready)?;
+            stop.await;
+            tracing::info!("stopping");
+            return Ok(());
         }
-        bail!("leaderelection lost")
+        let election = self.election(flags, &ready.clock);
+        tracing::info!(lease = %election.key, identity = election.identity, "attempting to acquire leader lease");
+        let acquiring = Leadership::acquire(ready.client.clone(), ready.clock.clone(), election);
+        let mut leadership = tokio::select! {
+            leadership = acquiring => leadership,
+            () = &mut stop => {
+                tracing::info!("stopping");
+                return Ok(());
+            }
+        };
+        let working = work(ready)?;
+        tokio::select! {
+            () = leadership.hold() => bail!("leaderelection lost"),
+            () = &mut stop => {}
+        }
+        tracing::info!("stopping");
+        drop(working);
+        leadership.release().await;
+        Ok(())
     }
 
-    /// The election, with an identity that is unique among the processes of all machines.
     fn election(&self, flags: &Flags, clock: &Clock) -> Election {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let identity = format!("{}_{}-{:x}", host.trim(), std::process::id(), clock.now().as_nanosecond());
         let name = flags.leader_elect_resource_name.as_deref().unwrap_or(self.name);
         Election {
             key: Key::new(flags.leader_elect_resource_namespace.as_str(), name),
-            identity,
+            identity: identity(clock),
             lease: flags.leader_elect_lease_duration,
             renew: flags.leader_elect_renew_deadline,
             retry: flags.leader_elect_retry_period,
         }
     }
+}
+
+/// An identity in elections, unique among the processes of all machines.
+pub(crate) fn identity(clock: &Clock) -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}_{}-{:x}", host.trim(), std::process::id(), clock.now().as_nanosecond())
 }
 
 /// A client of the server and the user that a kubeconfig names.

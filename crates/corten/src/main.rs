@@ -22,13 +22,20 @@ mod pod_network;
 mod proxy;
 mod scheduler;
 mod server;
+mod server_join;
 mod stop_signals;
 mod token;
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use server::ServerLine;
+use server_join::Flags;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -94,7 +101,11 @@ fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
         corten_sys::limits::raise_descriptors().context("cannot raise the limit of open files")?;
     }
     match cli.command {
-        Command::Server(args) => server::run(*args, flags(matches)),
+        Command::Server(args) => {
+            let line =
+                ServerLine { args: *args, flags: flags(matches), given: given(matches), again: server_again };
+            server::run(line)
+        }
         Command::Agent(args) => agent::run(&args),
         Command::Token(args) => token::run(args),
         Command::ControllerManager(args) => controller_manager::run(&args),
@@ -112,11 +123,30 @@ fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
     }
 }
 
+/// Parses the command line of `corten server` again, with further arguments behind it.
+fn server_again(more: &[String]) -> anyhow::Result<(server::Args, Flags)> {
+    let line = std::env::args_os().chain(more.iter().map(OsString::from));
+    let matches = Cli::command().try_get_matches_from(line)?;
+    match Cli::from_arg_matches(&matches)?.command {
+        Command::Server(args) => Ok((*args, flags(&matches))),
+        _ => bail!("the command is not `corten server`"),
+    }
+}
+
+/// The names of the flags on the command line.
+fn given(matches: &ArgMatches) -> BTreeSet<String> {
+    let Some((_, chosen)) = matches.subcommand() else { return BTreeSet::new() };
+    let is_given = |id: &&clap::Id| chosen.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+    chosen.ids().filter(is_given).map(|id| id.as_str().replace('_', "-")).collect()
+}
+
 /// The flags of the chosen command and their values, defaults included, sorted by name.
-fn flags(matches: &ArgMatches) -> Vec<(String, String)> {
+fn flags(matches: &ArgMatches) -> Flags {
     let Some((_, chosen)) = matches.subcommand() else { return Vec::new() };
-    let mut flags: Vec<(String, String)> = chosen
+    let mut flags: Flags = chosen
         .ids()
+        // Groups of flags have the names of their types.
+        .filter(|id| !id.as_str().starts_with(|first: char| first.is_ascii_uppercase()))
         .filter_map(|id| {
             let values = chosen.try_get_raw(id.as_str()).ok()??;
             let values: Vec<_> = values.map(|value| value.to_string_lossy()).collect();

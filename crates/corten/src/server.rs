@@ -6,6 +6,7 @@ mod datastore;
 mod joining;
 pub(crate) mod node_network;
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -26,9 +27,10 @@ use corten_store::{Store, WorkerThreads};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
-use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
+use crate::controller_manager::{self, AddressDefaults, ControllerFlags, ElectionFlags, Parts};
 use crate::node::{self, AgentFlags, Node, NodeCredentials, NodeOptions, network_policy};
 use crate::pod_network::PodNetworkFlags;
+use crate::server_join::{CommandLine, Flags, JoinFlags, JoinSources, Joined, Joins};
 use crate::stop_signals::StopSignals;
 use crate::{agent, etcd, hardening, kubeconfig};
 
@@ -161,11 +163,15 @@ pub(crate) struct Args {
     #[arg(long)]
     accept_data_loss: bool,
     #[command(flatten)]
+    join: JoinFlags,
+    #[command(flatten)]
     authentication: authentication::Flags,
     #[command(flatten)]
     datastore: datastore::DatastoreFlags,
     #[command(flatten)]
     node: AgentFlags,
+    #[command(flatten)]
+    elections: ElectionFlags,
     #[command(flatten)]
     controllers: ControllerFlags,
 }
@@ -190,11 +196,16 @@ impl Args {
         ranges.filter_map(|range| range.nth(10)).collect()
     }
 
+    /// The name of this machine's node.
+    fn node_name(&self) -> String {
+        self.node_name.clone().unwrap_or_else(node::host_name)
+    }
+
     /// The settings of the node in this process.
     fn node_options(&self, advertised: IpAddr) -> NodeOptions {
         let address = self.node_ip.first().copied().unwrap_or(advertised);
         NodeOptions {
-            name: self.node_name.clone().unwrap_or_else(node::host_name),
+            name: self.node_name(),
             address,
             second_address: node::second_address(&self.node_ip, address, &self.cluster_dns()),
             port: self.kubelet_port,
@@ -223,6 +234,25 @@ impl Args {
         }
     }
 
+    /// The pod CIDR of the cluster, if no flag sets it.
+    fn default_cluster_cidr(&self) -> &'static str {
+        if self.simulated_nodes > 256 { LARGE_CLUSTER_CIDR } else { CLUSTER_CIDR }
+    }
+
+    /// What servers that join take from this one, besides its flags.
+    fn join_sources(&self) -> JoinSources {
+        let dns: Vec<String> = self.cluster_dns().iter().map(ToString::to_string).collect();
+        let reloads = self.encryption_provider_config_automatic_reload;
+        JoinSources {
+            data_dir: self.data_dir.clone(),
+            defaults: vec![
+                ("cluster-cidr", self.default_cluster_cidr().to_owned()),
+                ("cluster-dns", dns.join(",")),
+            ],
+            encryption: self.encryption_provider_config.clone().map(|file| (file, reloads)),
+        }
+    }
+
     /// The names and addresses that no kubelet serving certificate may have: the API server's own and the cluster's.
     fn reserved_names(&self) -> Reserved {
         let own = names_of_this_machine(self);
@@ -248,19 +278,47 @@ impl Args {
             local_path: self.runs(addons::LOCAL_STORAGE).then_some(LocalPathOptions { directory }),
             ..corten_controllers::Options::default()
         };
-        let cluster_cidr = if self.simulated_nodes > 256 { LARGE_CLUSTER_CIDR } else { CLUSTER_CIDR };
+        let cluster_cidr = self.default_cluster_cidr();
         let services = self.service_cluster_ip_range.to_string();
         self.controllers.apply(&mut options, &AddressDefaults { allocate: true, cluster_cidr, services })?;
         Ok(options)
     }
 }
 
-pub(crate) fn run(args: Args, flags: Vec<(String, String)>) -> anyhow::Result<()> {
+/// The command line of a server.
+pub(crate) struct ServerLine {
+    pub(crate) args: Args,
+    pub(crate) flags: Flags,
+    /// The names of the flags that were given.
+    pub(crate) given: BTreeSet<String>,
+    /// Parses the command line again, with further arguments behind it.
+    pub(crate) again: fn(&[String]) -> anyhow::Result<(Args, Flags)>,
+}
+
+impl ServerLine {
+    /// Joins the cluster that the flags name. The arguments and flags of a server that joined have the cluster's settings.
+    async fn join(self) -> anyhow::Result<(Args, Flags, Option<Joined>)> {
+        let ServerLine { args, flags, given, again } = self;
+        let line = CommandLine { flags: &flags, given: &given };
+        let joined = args.join.join(&args.data_dir, args.datastore.is_etcd()?, &line).await?;
+        let (args, mut flags) = match &joined {
+            Some(joined) => again(&joined.arguments)?,
+            None => (args, flags),
+        };
+        // What `/flagz` shows.
+        flags.retain(|(name, _)| name != "token");
+        Ok((args, flags, joined))
+    }
+}
+
+pub(crate) fn run(line: ServerLine) -> anyhow::Result<()> {
     let started = Instant::now();
+    let args = &line.args;
     if let Some(unknown) = args.disable.iter().find(|part| !PARTS.contains(&part.as_str())) {
         bail!("--disable: there is no component {unknown}; choose from {}", PARTS.join(", "));
     }
     node::check_node_ip(&args.node_ip)?;
+    args.elections.check().map_err(anyhow::Error::msg)?;
     if args.runs_node() {
         hardening::require_root("`corten server` as root, or without its node with --disable=agent")?;
     }
@@ -274,7 +332,7 @@ pub(crate) fn run(args: Args, flags: Vec<(String, String)>) -> anyhow::Result<()
         .on_thread_unpark(move || unparked.unparked())
         .build()
         .context("cannot start the async runtime")?;
-    runtime.block_on(serve(args, flags, started, threads))
+    runtime.block_on(serve(line, started, threads))
 }
 
 pub(crate) fn log_to_stderr() {
@@ -287,13 +345,11 @@ pub(crate) fn log_to_stderr() {
         .init();
 }
 
-async fn serve(
-    args: Args,
-    flags: Vec<(String, String)>,
-    started: Instant,
-    threads: Arc<WorkerThreads>,
-) -> anyhow::Result<()> {
-    // Installed first, so that a signal during the start is not lost.
+async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) -> anyhow::Result<()> {
+    hardening::prepare_data_directory(&line.args.data_dir)?;
+    // A signal ends the process while it waits for a server to join.
+    let (args, flags, joined) = line.join().await?;
+    // Installed before anything is started, so that a signal during the start is not lost.
     let stop = StopSignals::install()?;
     let mut admission_plugins =
         AdmissionPlugins::new(&args.enable_admission_plugins, &args.disable_admission_plugins)
@@ -306,7 +362,6 @@ async fn serve(
         unreachable: args.default_unreachable_toleration_seconds,
     };
     let data_dir = &args.data_dir;
-    hardening::prepare_data_directory(data_dir)?;
     if args.etcd_listen.is_wanted() && args.datastore.is_etcd()? {
         bail!("--etcd-listen-client-urls serves the embedded store only; remove it, or --etcd-servers");
     }
@@ -320,6 +375,9 @@ async fn serve(
         None => open(data_dir, &args, Arc::clone(&encryption), threads)?,
     };
     crate::datastore::check_complete(&store)?;
+    if let Some(joined) = &joined {
+        joined.check_datastore(&store)?;
+    }
     let reload = args.encryption_provider_config_automatic_reload;
     if let Some(file) = args.encryption_provider_config.clone().filter(|_| reload) {
         tokio::spawn(async move { encryption.follow(&file).await });
@@ -337,6 +395,7 @@ async fn serve(
     let controllers = args.controller_options(&pki)?;
     let node = args.runs_node().then(|| args.node_options(endpoint.map_or(host, |endpoint| endpoint.ip())));
     let authority = pki.authority.clone();
+    let joins = Joins::new(&pki, &flags, store.clone(), args.join_sources());
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,
@@ -353,13 +412,14 @@ async fn serve(
         limits: limits(&args),
         resource_metrics: args.runs(addons::METRICS_SERVER),
         flags,
+        joins: Some(Arc::new(joins)),
     };
+    let is_shared = options.store.is_shared();
     let etcd = etcd::serve_beside(&options.store, &options.pki.client_ca, &args.etcd_listen).await?;
     let running = corten_apiserver::start(options).await.context("cannot start the API server")?;
     let administrator = Client::new(running.transport("system:admin", &["system:masters"]), "corten");
     let names = if args.runs("dns") { args.cluster_dns() } else { Vec::new() };
-    let own_node = node.as_ref().map(|node| node.name.as_str());
-    node_network::install(&administrator, &names, own_node).await;
+    node_network::install(&administrator, &names, &args.node_name(), node.is_some()).await;
     joining::install(&administrator, &args.join_settings(endpoint.unwrap_or(advertised), authority.pem()))
         .await;
     addons::install(&administrator, |addon| args.runs(addon)).await;
@@ -372,15 +432,17 @@ async fn serve(
         "cluster is ready"
     );
     eprintln!("Try:  kubectl --kubeconfig {} get namespaces", kubeconfig.display());
+    let controllers = args.runs("controller-manager").then_some(controllers);
+    let networks_assigned = controllers.as_ref().is_some_and(|options| options.node_ipam.is_some());
+    let simulated = corten_simulator::Options { nodes: args.simulated_nodes, networks_assigned };
     let parts = Parts {
-        controllers: args.runs("controller-manager").then_some(controllers),
+        controllers,
+        dns: args.runs("dns"),
         scheduler: args.runs("scheduler"),
-        simulated_nodes: args.simulated_nodes,
+        simulated: (args.simulated_nodes > 0).then_some(simulated),
     };
-    let controllers = controller_manager::start(&running, parts);
-    if args.runs("dns") && args.runs("controller-manager") {
-        controllers.run(corten_dns::NodeEndpoints);
-    }
+    let elections = args.elections.applies(is_shared).then_some(&args.elections);
+    let components = controller_manager::start(&running, parts, elections);
     let node = match node {
         Some(options) => {
             let credentials = NodeCredentials::in_process(&running, &authority, &options)?;
@@ -394,7 +456,7 @@ async fn serve(
     stop.wait().await;
     tracing::info!("stopping");
     drop(node);
-    drop(controllers);
+    components.stop().await;
     drop(etcd);
     running.stop().await;
     tracing::info!("stopped");

@@ -1,6 +1,8 @@
-//! `corten token`: creates, lists and deletes the bootstrap tokens with which machines join the cluster.
+//! `corten token`: creates, lists and deletes the bootstrap tokens with which machines join the cluster as nodes, and creates
+//! server tokens (`server_join::token`), with which they join as servers and which are not stored.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +20,11 @@ use jiff::Timestamp;
 use crate::join::{Invitation, fingerprint};
 use crate::kubeconfig;
 use crate::server::{BOOTSTRAPPERS, node_network};
+use crate::server_join::TokenKey;
 
+const NODE_TTL: &str = "24h";
+const SERVER_TTL: &str = "2h";
+const LONGEST_SERVER_TTL: Duration = Duration::from_secs(24 * 3600);
 const NAMESPACE: &str = "kube-system";
 const PREFIX: &str = "bootstrap-token-";
 const TYPE: &str = "bootstrap.kubernetes.io/token";
@@ -53,9 +59,13 @@ enum Command {
 struct CreateArgs {
     /// Token to create, such as abcdef.0123456789abcdef [default: random].
     token: Option<String>,
-    /// Lifetime of the token, such as 2h; 0 for a token that never expires.
-    #[arg(long, default_value = "24h0m0s")]
-    ttl: String,
+    /// Create a server token, with which machines join as further servers: they get the keys of the cluster. It is made from
+    /// the CA key in the data directory, is not stored, and is valid until it expires.
+    #[arg(long, conflicts_with_all = ["token", "usages", "groups", "description"])]
+    server: bool,
+    /// Lifetime of the token, such as 2h; 0 for a token that never expires [default: 24h, 2h for a server token].
+    #[arg(long)]
+    ttl: Option<String>,
     /// Usages of the token.
     #[arg(long, value_delimiter = ',', default_value = "signing,authentication", value_parser = ["signing", "authentication"])]
     usages: Vec<String>,
@@ -65,12 +75,19 @@ struct CreateArgs {
     /// Description of the token's purpose.
     #[arg(long, default_value = "")]
     description: String,
-    /// Print the whole command with which a machine joins.
+    /// Print the whole command with which a machine joins; further flags of the server are not in it.
     #[arg(long)]
     print_join_command: bool,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    if let Command::Create(create) = &args.command
+        && create.server
+        && !create.print_join_command
+    {
+        println!("{}", server_token(create, &args.data_dir)?);
+        return Ok(());
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -82,6 +99,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             Remote::new(&credentials).with_context(|| format!("cannot connect to {}", credentials.server))?;
         let client = Client::new(Arc::new(remote), "corten");
         match args.command {
+            Command::Create(create) if create.server => {
+                let token = server_token(&create, &args.data_dir)?;
+                println!(
+                    "corten server --server {} --token {token}",
+                    server_url(&client, &credentials).await
+                );
+                Ok(())
+            }
             Command::Create(args) => create(&client, &credentials, &args).await,
             Command::List => list(&client).await,
             Command::Delete { tokens } => delete(&client, &tokens).await,
@@ -95,7 +120,7 @@ async fn create(client: &Client, credentials: &Credentials, args: &CreateArgs) -
         None => random()?,
     };
     let invitation = Invitation::parse(&token, &[]).context("invalid token")?;
-    let expiration = match ttl(&args.ttl)? {
+    let expiration = match ttl(args.ttl.as_deref().unwrap_or(NODE_TTL))? {
         Some(ttl) => Some(Clock::real().now().checked_add(ttl).context("--ttl is too long")?),
         None => None,
     };
@@ -112,6 +137,26 @@ async fn create(client: &Client, credentials: &Credentials, args: &CreateArgs) -
         println!("{whole}");
     }
     Ok(())
+}
+
+/// A server token of the cluster whose CA key is on this machine.
+fn server_token(args: &CreateArgs, data_dir: &Path) -> anyhow::Result<String> {
+    let lifetime = ttl(args.ttl.as_deref().unwrap_or(SERVER_TTL))?;
+    let lifetime = lifetime.filter(|lifetime| *lifetime <= LONGEST_SERVER_TTL).context(
+        "--ttl: a server token yields the keys of the cluster, so it lasts 24h at most; give a shorter time",
+    )?;
+    let read = |name: &str| {
+        let path = data_dir.join("pki").join(name);
+        fs::read_to_string(&path).with_context(|| {
+            format!(
+                "cannot read {}; run this on the machine of a server, with its --data-dir",
+                path.display()
+            )
+        })
+    };
+    let key = TokenKey::of(&read("ca.key")?);
+    let expires = Clock::real().now().checked_add(lifetime).context("--ttl is too long")?;
+    Ok(key.issue(&fingerprint(&read("ca.crt")?), expires.as_second())?.reveal())
 }
 
 /// The server's URL for other machines.

@@ -27,6 +27,7 @@ mod proof;
 mod request;
 mod sans;
 mod server;
+mod shared;
 mod sign;
 mod signing_request;
 
@@ -44,5 +45,6 @@ pub use proof::{KeyKind, Proof, prove};
 pub use request::{CertificateRequest, RequestedSubject, requested_subject};
 pub use sans::Sans;
 pub use server::ServerPki;
+pub use shared::{install_shared_files, shared_files};
 pub use sign::SigningPolicy;
 pub use signing_request::{SigningRequest, signing_request};

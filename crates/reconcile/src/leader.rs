@@ -33,6 +33,14 @@ struct Observed {
     at: Timestamp,
 }
 
+/// The result of an attempt to renew a lease.
+enum Renewal {
+    Done,
+    Failed,
+    /// Another candidate holds it.
+    Lost,
+}
+
 /// The leadership of this process.
 pub struct Leadership {
     client: Client,
@@ -53,32 +61,62 @@ impl Leadership {
         }
     }
 
-    /// Renews the lease; returns when it is lost.
-    pub async fn hold(mut self) {
+    /// Renews the lease; returns when it is lost. Dropping the future does not give it up.
+    pub async fn hold(&mut self) {
         let mut renewed = self.clock.now();
         loop {
             self.clock.sleep(self.election.retry).await;
             let now = self.clock.now();
-            let lease = held(&self.lease, &self.election, now, false);
-            match self.client.update(&kinds::LEASES, &lease, "").await {
-                Ok(lease) => {
-                    self.lease = lease;
-                    renewed = now;
-                }
-                Err(error) => {
-                    tracing::warn!(lease = %self.election.key, err = %error, "cannot renew leader election lease; retrying");
-                    if now.duration_since(renewed).unsigned_abs() >= self.election.renew {
-                        return;
-                    }
-                    if let Ok(current) = self.client.get(&kinds::LEASES, &self.election.key).await {
-                        if holder(&current) != self.election.identity {
-                            return;
-                        }
-                        self.lease = current;
-                    }
-                }
+            let since = now.duration_since(renewed).unsigned_abs();
+            // An attempt ends at the deadline: a server that does not respond must not keep this process working.
+            let left = self.election.renew.saturating_sub(since);
+            match self.clock.clone().timeout(left, self.renew(now)).await {
+                Some(Renewal::Done) => renewed = now,
+                Some(Renewal::Failed) if since < self.election.renew => {}
+                _ => return,
             }
         }
+    }
+
+    async fn renew(&mut self, now: Timestamp) -> Renewal {
+        let lease = held(&self.lease, &self.election, now, false);
+        let error = match self.client.update(&kinds::LEASES, &lease, "").await {
+            Ok(lease) => {
+                self.lease = lease;
+                return Renewal::Done;
+            }
+            Err(error) => error,
+        };
+        tracing::warn!(lease = %self.election.key, err = %error, "cannot renew leader election lease; retrying");
+        if let Ok(current) = self.client.get(&kinds::LEASES, &self.election.key).await {
+            if holder(&current) != self.election.identity {
+                return Renewal::Lost;
+            }
+            self.lease = current;
+        }
+        Renewal::Failed
+    }
+}
+
+impl Leadership {
+    /// Gives the lease up, so that another candidate takes it at its next attempt. Without an answer within the renew
+    /// deadline, it expires.
+    pub async fn release(self) {
+        let Leadership { client, clock, election, .. } = self;
+        let releasing = async {
+            loop {
+                let Ok(current) = client.get(&kinds::LEASES, &election.key).await else { return };
+                if holder(&current) != election.identity {
+                    return;
+                }
+                match client.update(&kinds::LEASES, &released(&current, clock.now()), "").await {
+                    // A renewal was under way.
+                    Err(error) if error.is_conflict() => {}
+                    _ => return,
+                }
+            }
+        };
+        clock.timeout(election.renew, releasing).await;
     }
 }
 
@@ -132,6 +170,17 @@ fn held(lease: &Value, election: &Election, now: Timestamp, is_transition: bool)
     lease.set(&["spec", "holderIdentity"], election.identity.as_str());
     lease.set(&["spec", "leaseDurationSeconds"], election.lease.as_secs() as i64);
     lease.set(&["spec", "renewTime"], now);
+    lease
+}
+
+/// The lease without a holder, as upstream leaves it.
+fn released(lease: &Value, now: Timestamp) -> Value {
+    let mut lease = lease.clone();
+    let now = time::format_micro(now);
+    lease.set(&["spec", "holderIdentity"], "");
+    lease.set(&["spec", "leaseDurationSeconds"], 1i64);
+    lease.set(&["spec", "renewTime"], now.clone());
+    lease.set(&["spec", "acquireTime"], now);
     lease
 }
 

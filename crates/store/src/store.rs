@@ -300,6 +300,11 @@ impl Store {
         }
     }
 
+    /// True if other processes may write to the datastore.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.handle.engine, Engine::Etcd(_))
+    }
+
     /// True if the store answers: an embedded one is open, etcd has a quorum.
     pub async fn is_healthy(&self) -> bool {
         match &self.handle.engine {

@@ -1,7 +1,9 @@
 //! Servers on etcd, and clusters that move to it and back.
 
 mod encryption;
+mod living_servers;
 mod migration;
+mod server_join;
 mod servers;
 
 #[path = "../../../crates/store/tests/common/etcd_process.rs"]

@@ -10,7 +10,7 @@ use corten_api::{Value, json, value};
 use corten_auth::authentication::FrontProxy;
 use corten_auth::{MASTERS, User};
 use corten_pki::{identity_of, pem_certificates, to_pem};
-use http::{Request, header};
+use http::{Request, StatusCode, header};
 use http_body_util::Full;
 use jiff::Timestamp;
 
@@ -19,6 +19,8 @@ use crate::Server;
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
+/// The attempts to write objects that other servers write at the same time.
+const ATTEMPTS: usize = 5;
 /// The config map with the day since which the use of long-lived tokens is tracked.
 const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
@@ -94,25 +96,42 @@ fn list(existing: &str, own: &[String]) -> String {
     json::write_to_string(&Value::Array(items))
 }
 
-/// Creates or completes the config maps, by ordinary requests.
+/// Creates or completes the config maps, by ordinary requests. Again, if another server writes them at the same time.
 pub(crate) async fn publish(server: &Arc<Server>) -> Result<(), String> {
+    for _ in 0..ATTEMPTS {
+        if complete(server).await? {
+            return Ok(());
+        }
+    }
+    Err(format!("other servers keep changing {NAMESPACE}/{NAME}"))
+}
+
+/// Returns false after a conflict.
+async fn complete(server: &Arc<Server>) -> Result<bool, String> {
     let now = server.backend.clock.now();
     let cache = server.backend.catalog.cache("", "configmaps");
     let get = |name: &str| cache.as_ref().and_then(|cache| cache.get(NAMESPACE, name)).map(|o| o.tree());
     let existing = get(NAME);
     let known = existing.as_ref().and_then(|map| map.get("data")).cloned().unwrap_or_else(Value::object);
     let data = server.backend.authentication.trust.data(&known, now);
+    let mut is_complete = true;
     if data != known || existing.is_none() {
-        write(server, NAME, existing, data).await?;
+        is_complete &= write(server, NAME, existing, data).await?;
     }
     if get(TRACKING).is_none() {
         let since = now.strftime("%Y-%m-%d").to_string();
-        write(server, TRACKING, None, value!({"since": since})).await?;
+        is_complete &= write(server, TRACKING, None, value!({"since": since})).await?;
     }
-    Ok(())
+    Ok(is_complete)
 }
 
-async fn write(server: &Arc<Server>, name: &str, existing: Option<Value>, data: Value) -> Result<(), String> {
+/// Writes a config map. Returns false if it is not the `existing` one any longer.
+async fn write(
+    server: &Arc<Server>,
+    name: &str,
+    existing: Option<Value>,
+    data: Value,
+) -> Result<bool, String> {
     let at = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
     let (method, path) = match existing {
         Some(_) => ("PUT", format!("{at}/{name}")),
@@ -123,7 +142,10 @@ async fn write(server: &Arc<Server>, name: &str, existing: Option<Value>, data: 
     map.set(&["metadata", "namespace"], NAMESPACE);
     map.set(&["data"], data);
     let body = json::write_to_string(&map);
-    call(server, &own_peer(), method, &path, "application/json", body).await
+    match send(server, &own_peer(), method, &path, "application/json", body).await? {
+        StatusCode::CONFLICT => Ok(false),
+        status => succeeded(method, &path, status).map(|()| true),
+    }
 }
 
 /// The peer of the server's own requests.
@@ -132,7 +154,7 @@ pub(super) fn own_peer() -> Peer {
     Peer::InProcess(Arc::new(user))
 }
 
-/// Sends a request of the server to itself.
+/// Sends a request of the server to itself, which has to succeed.
 pub(super) async fn call(
     server: &Arc<Server>,
     peer: &Peer,
@@ -141,6 +163,22 @@ pub(super) async fn call(
     content_type: &'static str,
     body: String,
 ) -> Result<(), String> {
+    let status = send(server, peer, method, path, content_type, body).await?;
+    succeeded(method, path, status)
+}
+
+fn succeeded(method: &str, path: &str, status: StatusCode) -> Result<(), String> {
+    if status.is_success() { Ok(()) } else { Err(format!("{method} {path}: {status}")) }
+}
+
+async fn send(
+    server: &Arc<Server>,
+    peer: &Peer,
+    method: &str,
+    path: &str,
+    content_type: &'static str,
+    body: String,
+) -> Result<StatusCode, String> {
     let request = Request::builder()
         .method(method)
         .uri(path)
@@ -148,9 +186,5 @@ pub(super) async fn call(
         .header(header::USER_AGENT, "kube-apiserver/v1.37.0")
         .body(Full::new(Bytes::from(body)))
         .map_err(|error| error.to_string())?;
-    let answer = server.handle(request, peer).await;
-    match answer.status() {
-        status if status.is_success() => Ok(()),
-        status => Err(format!("{method} {path}: {status}")),
-    }
+    Ok(server.handle(request, peer).await.status())
 }

@@ -20,15 +20,34 @@ use crate::Server;
 use crate::authentication::Peer;
 use crate::respond::Answer;
 
+/// The attempts to write objects that other servers write at the same time.
+const ATTEMPTS: usize = 5;
+
+/// The result of writing one object.
+#[derive(PartialEq)]
+enum Outcome {
+    Done,
+    /// Another server has written it meanwhile.
+    Conflict,
+}
+
 /// Reconciles the bootstrap roles and bindings.
 pub(crate) async fn run(server: &Arc<Server>) -> Result<(), String> {
-    let changes = plan(&bootstrap_policy()?, |resource| all(server, resource));
+    let policy = bootstrap_policy()?;
     let user = User { name: "system:apiserver".into(), groups: vec![MASTERS.into()], ..User::default() };
     let peer = Peer::InProcess(Arc::new(user));
     let served =
         |change: &Change| server.backend.catalog.get(rbac::GROUP, "v1", &resource(change.object())).is_some();
-    let writes = changes.into_iter().filter(served).map(|change| Box::pin(execute(server, &peer, change)));
-    join_all(writes).await.into_iter().collect()
+    for _ in 0..ATTEMPTS {
+        let changes = plan(&policy, |resource| all(server, resource));
+        let writes =
+            changes.into_iter().filter(served).map(|change| Box::pin(execute(server, &peer, change)));
+        let outcomes: Vec<Outcome> = join_all(writes).await.into_iter().collect::<Result<_, _>>()?;
+        if outcomes.iter().all(|outcome| *outcome == Outcome::Done) {
+            return Ok(());
+        }
+    }
+    Err("other servers keep changing the bootstrap roles".to_owned())
 }
 
 /// All objects of a resource, by namespace and name.
@@ -80,7 +99,7 @@ fn plan_cluster_roles(expected: &[Value], existing: &BTreeMap<String, Value>) ->
     wanted.into_iter().filter_map(change).collect()
 }
 
-async fn execute(server: &Arc<Server>, peer: &Peer, change: Change) -> Result<(), String> {
+async fn execute(server: &Arc<Server>, peer: &Peer, change: Change) -> Result<Outcome, String> {
     let object = change.object();
     let collection = collection(object);
     let one = format!("{collection}/{}", meta::name(object));
@@ -96,7 +115,11 @@ async fn execute(server: &Arc<Server>, peer: &Peer, change: Change) -> Result<()
         Change::Update(_) => send(server, peer, Method::PUT, &one, object).await?,
         _ => send(server, peer, Method::POST, &collection, object).await?,
     };
-    if answer.status().is_success() { Ok(()) } else { failed(&answer) }
+    match answer.status() {
+        StatusCode::CONFLICT => Ok(Outcome::Conflict),
+        status if status.is_success() => Ok(Outcome::Done),
+        _ => failed(&answer),
+    }
 }
 
 fn resource(object: &Value) -> String {

@@ -33,6 +33,8 @@ pub(crate) struct Claims {
     pub(crate) others: Vec<String>,
     /// The networks of services and of pods.
     pub(crate) networks: Vec<String>,
+    /// The addresses of all API servers.
+    pub(crate) servers: Vec<IpAddr>,
 }
 
 /// True if a node may be certified for this DNS name: it is its own name, and not reserved.
@@ -83,7 +85,7 @@ pub(super) fn is_own_address(
     (remote == Some(asked) || is_vouched_for(node, asked))
         && declared
         && is_of_one_machine(asked)
-        && !reserved.addresses.iter().any(|address| address.to_canonical() == asked)
+        && !reserved.addresses.iter().chain(&claims.servers).any(|address| address.to_canonical() == asked)
         && !claims.networks.iter().any(within)
         && !claims.others.iter().filter_map(|other| parse(other)).any(|other| other == asked)
 }
@@ -91,6 +93,13 @@ pub(super) fn is_own_address(
 /// The addresses and names in a Node object.
 pub(crate) fn addresses(node: &Value) -> impl Iterator<Item = &str> {
     node.items_at(&["status", "addresses"]).iter().filter_map(|address| address.str_at(&["address"]))
+}
+
+/// The addresses in an Endpoints object.
+pub(crate) fn endpoint_addresses(endpoints: &Value) -> Vec<IpAddr> {
+    let subsets = endpoints.items_at(&["subsets"]).iter();
+    let addresses = subsets.flat_map(|subset| subset.items_at(&["addresses"]));
+    addresses.filter_map(|address| parse(address.str_at(&["ip"])?)).collect()
 }
 
 fn parse(text: &str) -> Option<IpAddr> {

@@ -1,7 +1,7 @@
 //! Approves the certificate signing requests for kubelet serving certificates: those that a node makes for its own name
 //! and for the address that the API server sees it at, and for further addresses that an administrator vouches for.
 //!
-//! Watches certificate signing requests, nodes and service networks. Adds one condition to a request for which
+//! Watches certificate signing requests, nodes, service networks and the addresses of the API servers. Adds one condition to a request for which
 //! [`super::ownership`] finds proof; leaves all others to administrators (`kubectl certificate approve`), as upstream
 //! leaves all of them. Never denies one.
 
@@ -47,6 +47,7 @@ impl Controller for ServingApproving {
             Watch::own(&kinds::CERTIFICATE_SIGNING_REQUESTS),
             looked_up(&kinds::NODES),
             looked_up(&kinds::SERVICE_CIDRS),
+            looked_up(&kinds::ENDPOINTS),
         ]
     }
 
@@ -76,7 +77,8 @@ impl Controller for ServingApproving {
     }
 }
 
-/// The claims on addresses other than this node's: addresses of other nodes, and the networks of services and pods.
+/// The claims on addresses other than this node's: addresses of other nodes and of API servers on other machines, and the
+/// networks of services and pods.
 fn claims(caches: &Caches, node: &str) -> Claims {
     let mut claims = Claims::default();
     for found in caches.of(&kinds::NODES).list("") {
@@ -86,6 +88,9 @@ fn claims(caches: &Caches, node: &str) -> Claims {
             claims.others.push(found.key.name.to_string());
             claims.others.extend(ownership::addresses(&tree).map(str::to_owned));
         }
+    }
+    if let Some(servers) = caches.of(&kinds::ENDPOINTS).get(&Key::new("default", "kubernetes")) {
+        claims.servers = ownership::endpoint_addresses(&servers.tree());
     }
     for cidr in caches.of(&kinds::SERVICE_CIDRS).list("") {
         claims.networks.extend(strings(&cidr.tree(), &["spec", "cidrs"]));
@@ -163,6 +168,7 @@ mod tests {
         let claims = Claims {
             others: ["n2", "192.0.2.2", "db.example"].map(str::to_owned).into(),
             networks: ["10.96.0.0/12", "10.244.0.0/24", "10.244.1.0/24"].map(str::to_owned).into(),
+            servers: vec![[192, 0, 2, 251].into()],
         };
         let approving = ServingApproving { reserved };
         let plan = approving.plan(&Key::new("", "csr"), &Some(World { csr, node, claims }), at(5));
@@ -206,6 +212,7 @@ mod tests {
             ("10.244.1.7", "a pod"),
             ("192.0.2.2", "another node"),
             ("192.0.2.250", "the API server"),
+            ("192.0.2.251", "another API server"),
             ("127.0.0.1", "every machine"),
             ("::1", "every machine"),
             ("169.254.169.254", "a link"),

@@ -48,6 +48,11 @@ impl Invitation {
         };
         let is_digest = |text: &str| text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
         let plain = |text: &str| text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        if bare.starts_with("server:") {
+            bail!(
+                "--token: this is a server token, which a node must not have; give the one that `corten token create` prints"
+            )
+        }
         let Some((id, secret)) = bare
             .split_once('.')
             .filter(|(id, secret)| id.len() == 6 && secret.len() == 16 && plain(id) && plain(secret))
@@ -165,7 +170,15 @@ mod tests {
 
     #[test]
     fn a_malformed_token_is_rejected_with_a_remedy() {
-        for bad in ["", "abcdef", "abcdef.short", "ABCDEF.0123456789abcdef", "K10::abcdef.0123456789abcdef"] {
+        let of_server = "K10::server:00000000.1.00";
+        for bad in [
+            "",
+            "abcdef",
+            "abcdef.short",
+            "ABCDEF.0123456789abcdef",
+            "K10::abcdef.0123456789abcdef",
+            of_server,
+        ] {
             let error = Invitation::parse(bad, &[]).unwrap_err().to_string();
             assert!(error.starts_with("--token: "), "{bad}: {error}");
         }

@@ -17,27 +17,26 @@ use crate::node::user_name;
 
 /// The role, and its binding for all nodes.
 const ROLE: &str = "corten:node-network";
-/// Its binding for the node in the server's process.
+/// The prefix of its bindings for the nodes in servers' processes, each with the node's name.
 const SERVER_NODE_BINDING: &str = "corten:node-network:server";
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// The delay between attempts to bind the role.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Reconciles these objects. `dns` has the addresses of the DNS Service, none for no Service; `own_node` names the node in
-/// this process. A failure is logged: the API server works without them. The role is retried, because the node's DNS server and
+/// Reconciles these objects. `dns` has the addresses of the DNS Service, none for no Service; `name` is the name of this
+/// machine's node, which is in this process if `has_node`. A failure is logged: the API server works without them. The role is retried, because the node's DNS server and
 /// network policies need it.
-pub(super) async fn install(client: &Client, dns: &[IpAddr], own_node: Option<&str>) {
+pub(super) async fn install(client: &Client, dns: &[IpAddr], name: &str, has_node: bool) {
     let result = if dns.is_empty() { remove(client).await } else { add(client, dns).await };
     if let Err(err) = result {
         tracing::warn!(service = %key(), %err, "cannot reconcile the DNS service");
     }
-    let own_node = own_node.map(str::to_owned);
-    if let Err(err) = reconcile_own_node(client, own_node.as_deref()).await {
+    if let Err(err) = reconcile_own_node(client, name, has_node).await {
         tracing::warn!(role = ROLE, %err, backoff = ?RETRY, "cannot reconcile the role of the node network; retrying");
-        let client = client.clone();
+        let (client, name) = (client.clone(), name.to_owned());
         tokio::spawn(async move {
             let clock = Clock::real();
-            while let Err(err) = reconcile_own_node(&client, own_node.as_deref()).await {
+            while let Err(err) = reconcile_own_node(&client, &name, has_node).await {
                 tracing::debug!(role = ROLE, %err, "cannot reconcile the role of the node network");
                 clock.sleep(RETRY).await;
             }
@@ -45,12 +44,14 @@ pub(super) async fn install(client: &Client, dns: &[IpAddr], own_node: Option<&s
     }
 }
 
-/// Binds the role to the node in this process, or removes its binding.
-async fn reconcile_own_node(client: &Client, own_node: Option<&str>) -> Result<(), Error> {
-    match own_node {
-        Some(node) => authorize_own_node(client, node).await,
-        None => withdraw_own_node(client).await,
+/// Binds the role to the node in this process, or removes its binding. Other servers' nodes have bindings of their own.
+async fn reconcile_own_node(client: &Client, node: &str, has_node: bool) -> Result<(), Error> {
+    let binding = format!("{SERVER_NODE_BINDING}:{node}");
+    if !has_node {
+        return withdraw_own_node(client, &binding).await;
     }
+    apply_role(client).await?;
+    apply_binding(client, &binding, "User", &user_name(node)).await
 }
 
 /// Lets all nodes read what their networks need. For clusters that machines join with a token of Corten.
@@ -59,15 +60,10 @@ pub(crate) async fn authorize_all_nodes(client: &Client) -> Result<(), Error> {
     apply_binding(client, ROLE, "Group", "system:nodes").await
 }
 
-async fn authorize_own_node(client: &Client, node: &str) -> Result<(), Error> {
-    apply_role(client).await?;
-    apply_binding(client, SERVER_NODE_BINDING, "User", &user_name(node)).await
-}
-
 /// Deletes the binding of an earlier run. The role stays if other nodes have it, in this version's form: an earlier
 /// version's may allow more.
-async fn withdraw_own_node(client: &Client) -> Result<(), Error> {
-    let binding = Key::new("", SERVER_NODE_BINDING);
+async fn withdraw_own_node(client: &Client, binding: &str) -> Result<(), Error> {
+    let binding = Key::new("", binding);
     match client.delete(&kinds::CLUSTER_ROLE_BINDINGS, &binding, &DeleteOptions::default()).await {
         Err(error) if !error.is_not_found() => return Err(error),
         _ => {}

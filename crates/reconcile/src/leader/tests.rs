@@ -53,8 +53,8 @@ async fn a_candidate_takes_over_after_the_lease_has_expired() {
 #[tokio::test]
 async fn a_renewed_lease_is_not_taken_over() {
     let (server, (clock, clock_control)) = (FakeServer::default(), manual_clock());
-    let leader = candidate(&server, &clock, "a").await.unwrap();
-    let held = tokio::spawn(leader.hold());
+    let mut leader = candidate(&server, &clock, "a").await.unwrap();
+    let held = tokio::spawn(async move { leader.hold().await });
     let second = candidate(&server, &clock, "b");
     run_other_tasks().await;
     pass(&clock_control, seconds(120)).await;
@@ -66,8 +66,8 @@ async fn a_renewed_lease_is_not_taken_over() {
 #[tokio::test]
 async fn leadership_is_lost_at_the_renew_deadline() {
     let (server, (clock, clock_control)) = (FakeServer::default(), manual_clock());
-    let leader = candidate(&server, &clock, "a").await.unwrap();
-    let held = tokio::spawn(leader.hold());
+    let mut leader = candidate(&server, &clock, "a").await.unwrap();
+    let held = tokio::spawn(async move { leader.hold().await });
     run_other_tasks().await;
     server.set_unreachable(true);
     pass(&clock_control, seconds(8)).await;
@@ -79,8 +79,8 @@ async fn leadership_is_lost_at_the_renew_deadline() {
 #[tokio::test]
 async fn a_short_outage_does_not_cost_the_lease() {
     let (server, (clock, clock_control)) = (FakeServer::default(), manual_clock());
-    let leader = candidate(&server, &clock, "a").await.unwrap();
-    let held = tokio::spawn(leader.hold());
+    let mut leader = candidate(&server, &clock, "a").await.unwrap();
+    let held = tokio::spawn(async move { leader.hold().await });
     run_other_tasks().await;
     for _ in 0..5 {
         server.set_unreachable(true);
@@ -94,8 +94,8 @@ async fn a_short_outage_does_not_cost_the_lease() {
 #[tokio::test]
 async fn leadership_is_lost_at_once_when_another_holds_the_lease() {
     let (server, (clock, clock_control)) = (FakeServer::default(), manual_clock());
-    let leader = candidate(&server, &clock, "a").await.unwrap();
-    let held = tokio::spawn(leader.hold());
+    let mut leader = candidate(&server, &clock, "a").await.unwrap();
+    let held = tokio::spawn(async move { leader.hold().await });
     run_other_tasks().await;
     let mut taken = lease(&server);
     taken.set(&["spec", "holderIdentity"], "b");
@@ -108,8 +108,8 @@ async fn leadership_is_lost_at_once_when_another_holds_the_lease() {
 #[tokio::test]
 async fn a_conflicting_write_of_the_own_lease_is_retried() {
     let (server, (clock, clock_control)) = (FakeServer::default(), manual_clock());
-    let leader = candidate(&server, &clock, "a").await.unwrap();
-    let held = tokio::spawn(leader.hold());
+    let mut leader = candidate(&server, &clock, "a").await.unwrap();
+    let held = tokio::spawn(async move { leader.hold().await });
     run_other_tasks().await;
     let mut labelled = lease(&server);
     labelled.set(&["metadata", "labels", "a"], "b");
@@ -122,10 +122,21 @@ async fn a_conflicting_write_of_the_own_lease_is_retried() {
 #[tokio::test]
 async fn a_released_lease_is_taken_at_once() {
     let (server, (clock, _)) = (FakeServer::default(), manual_clock());
-    candidate(&server, &clock, "a").await.unwrap();
-    let mut released = lease(&server);
-    released.set(&["spec", "holderIdentity"], "");
-    server.put(&kinds::LEASES, &released);
-    candidate(&server, &clock, "b").await.unwrap();
+    let leader = candidate(&server, &clock, "a").await.unwrap();
+    leader.release().await;
+    assert_eq!(holder(&lease(&server)), "");
+    assert_eq!(lease(&server).int_at(&["spec", "leaseDurationSeconds"]), Some(1));
+    let second = candidate(&server, &clock, "b").await.unwrap();
     assert_eq!(holder(&lease(&server)), "b");
+    assert_eq!(lease(&server).int_at(&["spec", "leaseTransitions"]), Some(1));
+    // A former leader releases only what is its own.
+    let former = Leadership {
+        client: server.client(),
+        clock: clock.clone(),
+        election: election("a"),
+        lease: lease(&server),
+    };
+    former.release().await;
+    assert_eq!(holder(&lease(&server)), "b");
+    second.release().await;
 }
