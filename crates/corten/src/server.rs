@@ -32,8 +32,9 @@ use crate::node::{self, AgentFlags, Node, NodeCredentials, NodeOptions, network_
 use crate::pod_network::PodNetworkFlags;
 use crate::server_join::{CommandLine, Flags, JoinFlags, JoinSources, Joined, Joins};
 use crate::stop_signals::StopSignals;
-use crate::{agent, etcd, hardening, kubeconfig};
+use crate::{agent, backup, etcd, hardening, kubeconfig};
 
+pub(crate) use datastore::DatastoreFlags;
 use joining::JoinSettings;
 pub(crate) use joining::{BOOTSTRAPPERS, NODE_SETTINGS};
 
@@ -167,7 +168,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     authentication: authentication::Flags,
     #[command(flatten)]
-    datastore: datastore::DatastoreFlags,
+    datastore: DatastoreFlags,
     #[command(flatten)]
     node: AgentFlags,
     #[command(flatten)]
@@ -365,6 +366,7 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
     if args.etcd_listen.is_wanted() && args.datastore.is_etcd()? {
         bail!("--etcd-listen-client-urls serves the embedded store only; remove it, or --etcd-servers");
     }
+    let _in_use = backup::enter(data_dir)?;
     let encryption = match &args.encryption_provider_config {
         Some(file) => EncryptionAtRest::load(file)?,
         None => EncryptionAtRest::default(),
@@ -415,6 +417,7 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
         joins: Some(Arc::new(joins)),
     };
     let is_shared = options.store.is_shared();
+    let store = options.store.clone();
     let etcd = etcd::serve_beside(&options.store, &options.pki.client_ca, &args.etcd_listen).await?;
     let running = corten_apiserver::start(options).await.context("cannot start the API server")?;
     let administrator = Client::new(running.transport("system:admin", &["system:masters"]), "corten");
@@ -443,6 +446,13 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
     };
     let elections = args.elections.applies(is_shared).then_some(&args.elections);
     let components = controller_manager::start(&running, parts, elections);
+    let backups = backup::Backups::start(backup::Settings {
+        store,
+        data_dir: data_dir.clone(),
+        is_encrypted: args.encryption_provider_config.is_some(),
+        client: administrator.clone(),
+    });
+    running.add_metrics(backups.metrics());
     let node = match node {
         Some(options) => {
             let credentials = NodeCredentials::in_process(&running, &authority, &options)?;
@@ -456,6 +466,7 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
     stop.wait().await;
     tracing::info!("stopping");
     drop(node);
+    drop(backups);
     components.stop().await;
     drop(etcd);
     running.stop().await;

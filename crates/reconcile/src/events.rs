@@ -109,7 +109,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn start(client: &Client, clock: Clock, tasks: &mut JoinSet<()>) -> Recorder {
+    /// Starts the task that writes events; events that wait when it is aborted are lost.
+    pub fn start(client: &Client, clock: Clock, tasks: &mut JoinSet<()>) -> Recorder {
         let (events, taken) = mpsc::channel(MAX_PENDING);
         let waiting = Arc::new(AtomicUsize::new(0));
         let (known, spam) = (HashMap::new(), SpamFilter::default());
@@ -118,6 +119,7 @@ impl Recorder {
         Recorder { events, waiting }
     }
 
+    /// Queues an event to be written.
     pub fn record(&self, event: Event) {
         self.waiting.fetch_add(1, Ordering::AcqRel);
         if self.events.try_send(event).is_err() {
