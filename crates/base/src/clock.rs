@@ -4,8 +4,8 @@
 //! All code that needs the time or waits uses a `Clock`; nothing else reads the machine's clock.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
@@ -48,6 +48,18 @@ impl Clock {
         match &*self.0 {
             Kind::Real => Timestamp::now(),
             Kind::Manual(manual) => manual.lock().now,
+        }
+    }
+
+    /// The time since an arbitrary moment. It never goes back and never jumps, whatever happens to the system time.
+    pub fn monotonic(&self) -> Duration {
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        match &*self.0 {
+            Kind::Real => START.elapsed(),
+            Kind::Manual(manual) => {
+                let since = manual.lock().now.duration_since(Timestamp::UNIX_EPOCH);
+                since.try_into().unwrap_or_default()
+            }
         }
     }
 
@@ -140,6 +152,9 @@ mod tests {
         assert!(control.advance_to_next(Timestamp::MAX));
         sleeper.await.unwrap();
         assert_eq!(clock.now().duration_since(start).as_secs(), 3600);
+        let before = clock.monotonic();
+        control.advance(Duration::from_secs(5));
+        assert_eq!(clock.monotonic() - before, Duration::from_secs(5));
         assert!(!control.advance_to_next(clock.now()));
     }
 }

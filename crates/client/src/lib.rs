@@ -15,6 +15,7 @@ mod object;
 mod reflector;
 mod remote;
 mod requests;
+mod servers;
 mod transport;
 
 pub use account::AccountTransport;
@@ -27,4 +28,5 @@ pub use kind::Kind;
 pub use object::{Key, Object, Owner, View};
 pub use remote::{Remote, RemoteError};
 pub use requests::{Client, DeleteOptions, Patch, Propagation};
+pub use servers::Servers;
 pub use transport::{EventStream, Seen, Transport, WatchEvent, WatchRequest};

@@ -1,30 +1,27 @@
 //! A transport over the network: TLS with the certificates or the token of a kubeconfig.
 
+mod connect;
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use corten_api::{Status, Value, json, meta};
-use corten_pki::{AcceptAnyCertificate, Credentials};
+use corten_pki::{AcceptAnyCertificate, ApiServerVerifier, Credentials};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use http::{HeaderValue, Request, Response, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client as HttpClient;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::Error;
 use crate::transport::{EventStream, Seen, Transport, WatchEvent, WatchRequest};
+use connect::Http;
 
-/// The silence after which the server is pinged, and the time it has to answer. Connecting takes as long at most.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) use connect::Liveness;
+
 /// The largest response of a server whose certificate was not verified: enough for `cluster-info`.
 const UNVERIFIED_RESPONSE: usize = 1 << 20;
 /// The largest watch event: ten times the largest object that an API server stores.
@@ -43,9 +40,48 @@ pub enum RemoteError {
     Tls(#[from] rustls::Error),
 }
 
+/// The certificates of a server that are accepted. All are signed by the cluster's CA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// Those for the server's address.
+    Address,
+    /// Those for the server's address and for the API server's own name.
+    ApiServer,
+}
+
+/// A request that was not answered, or a watch that was refused.
+pub(crate) enum Failure {
+    /// There was no connection to send it on.
+    Unsent(Error),
+    /// It may have been carried out.
+    Unanswered(Error),
+    /// The server refused a watch.
+    Refused(Error),
+}
+
+impl Failure {
+    fn of(error: &hyper_util::client::legacy::Error) -> Failure {
+        let wrap = if error.is_connect() { Failure::Unsent } else { Failure::Unanswered };
+        wrap(Error::with_sources(error))
+    }
+
+    pub(crate) fn is_unsent(&self) -> bool {
+        matches!(self, Failure::Unsent(_))
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        match failure {
+            Failure::Unsent(error) | Failure::Unanswered(error) | Failure::Refused(error) => error,
+        }
+    }
+}
+
 #[derive(Clone)]
 pub struct Remote {
-    http: HttpClient<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    http: Http,
+    liveness: Liveness,
     base: String,
     authorization: Option<HeaderValue>,
     /// The largest response in bytes.
@@ -70,11 +106,21 @@ impl Remote {
             .dangerous()
             .with_custom_certificate_verifier(verifier)
             .with_no_client_auth();
-        Ok(Remote { http: http(config), base, authorization: None, response_limit: UNVERIFIED_RESPONSE })
+        let liveness = Liveness::Patient;
+        let http = connect::http(config, liveness);
+        Ok(Remote { http, liveness, base, authorization: None, response_limit: UNVERIFIED_RESPONSE })
     }
 
     /// The server and the user of a kubeconfig.
     pub fn new(credentials: &Credentials) -> Result<Remote, RemoteError> {
+        Remote::connect(credentials, Trust::Address, Liveness::Patient)
+    }
+
+    pub(crate) fn connect(
+        credentials: &Credentials,
+        trust: Trust,
+        liveness: Liveness,
+    ) -> Result<Remote, RemoteError> {
         let base = credentials.server.trim_end_matches('/').to_owned();
         base.parse::<Uri>().map_err(|e| RemoteError::Address(e.to_string()))?;
         let bad = |e: rustls_pki_types::pem::Error| RemoteError::Certificates(e.to_string());
@@ -83,9 +129,16 @@ impl Remote {
             roots.add(root.map_err(bad)?)?;
         }
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots);
+        let builder =
+            ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
+        let builder = match trust {
+            Trust::Address => builder.with_root_certificates(roots),
+            Trust::ApiServer => {
+                let verifier = ApiServerVerifier::new(roots, provider)
+                    .map_err(|error| RemoteError::Certificates(error.to_string()))?;
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+            }
+        };
         let config = if credentials.cert_pem.is_empty() {
             builder.with_no_client_auth()
         } else {
@@ -96,7 +149,8 @@ impl Remote {
             builder.with_client_auth_cert(chain, key)?
         };
         let authorization = credentials.token.as_deref().map(bearer).transpose()?;
-        Ok(Remote { http: http(config), base, authorization, response_limit: usize::MAX })
+        let http = connect::http(config, liveness);
+        Ok(Remote { http, liveness, base, authorization, response_limit: usize::MAX })
     }
 
     /// The same server, whose responses are limited in size as those of an unverified one.
@@ -105,36 +159,43 @@ impl Remote {
         Remote { response_limit: UNVERIFIED_RESPONSE, ..self.clone() }
     }
 
-    async fn send(self, mut request: Request<Bytes>) -> Result<Response<Incoming>, Error> {
+    pub(crate) fn liveness(&self) -> Liveness {
+        self.liveness
+    }
+
+    async fn send(self, mut request: Request<Bytes>) -> Result<Response<Incoming>, Failure> {
         let uri = format!("{}{}", self.base, request.uri());
-        *request.uri_mut() = uri.parse().map_err(Error::transport)?;
+        *request.uri_mut() = uri.parse().map_err(|error| Failure::Unsent(Error::transport(error)))?;
         if let Some(authorization) = self.authorization {
             request.headers_mut().insert(header::AUTHORIZATION, authorization);
         }
-        self.http.request(request.map(Full::new)).await.map_err(|error| Error::with_sources(&error))
+        self.http.request(request.map(Full::new)).await.map_err(|error| Failure::of(&error))
     }
-}
 
-/// An HTTP client that detects dead connections: a request to a server that was cut off fails, and the next one opens a new
-/// connection.
-fn http(config: ClientConfig) -> HttpClient<HttpsConnector<HttpConnector>, Full<Bytes>> {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_connect_timeout(Some(TIMEOUT));
-    tcp.set_keepalive(Some(KEEPALIVE_INTERVAL));
-    // A request is written in parts, and none may wait for the acknowledgement of the one before.
-    tcp.set_nodelay(true);
-    let connector = HttpsConnectorBuilder::new()
-        .with_tls_config(config)
-        .https_only()
-        .enable_all_versions()
-        .wrap_connector(tcp);
-    HttpClient::builder(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
-        .http2_keep_alive_timeout(TIMEOUT)
-        .http2_keep_alive_while_idle(true)
-        .build(connector)
+    /// Sends a request and reads the whole response.
+    pub(crate) async fn request(self, request: Request<Bytes>) -> Result<Response<Bytes>, Failure> {
+        let limit = self.response_limit;
+        let (parts, body) = self.send(request).await?.into_parts();
+        let body = collect(body, limit).await.map_err(Failure::Unanswered)?;
+        Ok(Response::from_parts(parts, body))
+    }
+
+    /// Opens a watch.
+    pub(crate) async fn open(self, request: &WatchRequest) -> Result<EventStream, Failure> {
+        let limit = self.response_limit;
+        let http = Request::get(watch_path(request))
+            .header(header::USER_AGENT, request.agent.as_str())
+            .header(header::ACCEPT, "application/json")
+            .body(Bytes::new())
+            .map_err(|error| Failure::Unsent(Error::transport(error)))?;
+        let (parts, body) = self.send(http).await?.into_parts();
+        if parts.status.is_success() {
+            return Ok(events(body));
+        }
+        let body = collect(body, limit).await.map_err(Failure::Unanswered)?;
+        let refusal = json::parse(&body).map_err(|error| Failure::Refused(Error::transport(error)))?;
+        Err(Failure::Refused(Status::from_value(&refusal).into()))
+    }
 }
 
 fn bearer(token: &str) -> Result<HeaderValue, RemoteError> {
@@ -146,30 +207,12 @@ fn bearer(token: &str) -> Result<HeaderValue, RemoteError> {
 impl Transport for Remote {
     fn call(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, Error>> {
         let remote = self.clone();
-        Box::pin(async move {
-            let limit = remote.response_limit;
-            let (parts, body) = remote.send(request).await?.into_parts();
-            let body = collect(body, limit).await?;
-            Ok(Response::from_parts(parts, body))
-        })
+        Box::pin(async move { Ok(remote.request(request).await?) })
     }
 
     fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<EventStream, Error>> {
         let remote = self.clone();
-        Box::pin(async move {
-            let http = Request::get(watch_path(&request))
-                .header(header::USER_AGENT, request.agent.as_str())
-                .header(header::ACCEPT, "application/json")
-                .body(Bytes::new())
-                .map_err(Error::transport)?;
-            let (parts, body) = remote.clone().send(http).await?.into_parts();
-            if parts.status.is_success() {
-                return Ok(events(body));
-            }
-            let body = collect(body, remote.response_limit).await?;
-            let refusal = json::parse(&body).map_err(Error::transport)?;
-            Err(Status::from_value(&refusal).into())
-        })
+        Box::pin(async move { Ok(remote.open(&request).await?) })
     }
 }
 

@@ -1,182 +1,24 @@
 //! The contract of requests over the network, against a small HTTPS server: what is sent, which servers are trusted, that a
 //! request is sent once, and that responses are bounded.
 
-use std::convert::Infallible;
-use std::net::{Ipv4Addr, SocketAddr};
+mod common;
+
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use corten_api::{Value, value};
+use corten_api::value;
 use corten_base::Clock;
 use corten_client::{
     AccountTransport, Client, DeleteOptions, Error, Key, Patch, Propagation, Remote, WatchEvent, kinds,
 };
-use corten_pki::{
-    AcceptAnyCertificate, Authority, Credentials, IssuedCert, LeafRequest, LeafUsage, Sans, identity_of,
-};
+use corten_pki::{Credentials, LeafRequest, LeafUsage, Sans};
 use futures_util::StreamExt;
-use http::{Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
-use hyper::body::{Frame, Incoming};
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use http::StatusCode;
 use parking_lot::Mutex;
-use rustls::ServerConfig;
-use tempfile::TempDir;
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tokio_rustls::TlsAcceptor;
 
-type Body = UnsyncBoxBody<Bytes, Infallible>;
-/// The answer to a request: none to close the connection instead.
-type Answer = Arc<dyn Fn(&Received) -> Option<Response<Body>> + Send + Sync>;
-
-/// A request as the server received it.
-#[derive(Debug, Clone)]
-struct Received {
-    method: String,
-    uri: String,
-    agent: String,
-    content_type: String,
-    authorization: String,
-    /// The common name of the client's certificate.
-    user: String,
-    body: Value,
-}
-
-/// An HTTPS server on a free port.
-struct Server {
-    address: SocketAddr,
-    authority: Authority,
-    received: Arc<Mutex<Vec<Received>>>,
-    connections: Arc<Mutex<usize>>,
-    _directory: TempDir,
-}
-
-impl Server {
-    async fn start(answer: impl Fn(&Received) -> Option<Response<Body>> + Send + Sync + 'static) -> Server {
-        let directory = TempDir::new().expect("a temporary directory");
-        let now = SystemTime::now();
-        let authority =
-            Authority::load_or_create(directory.path(), "ca", "test-ca", now).expect("an authority");
-        let sans = Sans::default().with_address(Ipv4Addr::LOCALHOST.into());
-        let request =
-            LeafRequest { common_name: "server".into(), organization: None, sans, usage: LeafUsage::Server };
-        let certificate = authority.issue(&request, now).expect("a certificate");
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
-        let server = Server {
-            address: listener.local_addr().expect("an address"),
-            authority,
-            received: Arc::default(),
-            connections: Arc::default(),
-            _directory: directory,
-        };
-        let (received, connections) = (server.received.clone(), server.connections.clone());
-        let (acceptor, answer): (_, Answer) = (acceptor(&certificate), Arc::new(answer));
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                *connections.lock() += 1;
-                let (acceptor, received, answer) = (acceptor.clone(), received.clone(), answer.clone());
-                tokio::spawn(async move {
-                    let Ok(stream) = acceptor.accept(stream).await else { return };
-                    let peer = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-                    let user =
-                        peer.and_then(|der| identity_of(der).ok()).map(|identity| identity.common_name);
-                    let user = user.unwrap_or_default();
-                    let service = service_fn(move |request| {
-                        handle(request, user.clone(), received.clone(), answer.clone())
-                    });
-                    let http = hyper::server::conn::http1::Builder::new();
-                    // A connection that the test closes ends with an error.
-                    let _ = http.serve_connection(TokioIo::new(stream), service).await;
-                });
-            }
-        });
-        server
-    }
-
-    /// A server that always sends the same response.
-    async fn saying(code: u16, body: &'static str) -> Server {
-        Server::start(move |_| Some(response(code, body))).await
-    }
-
-    /// Credentials that trust this server, without any of the client.
-    fn anonymous(&self) -> Credentials {
-        Credentials {
-            server: format!("https://{}", self.address),
-            ca_pem: self.authority.pem().to_owned(),
-            cert_pem: String::new(),
-            key_pem: String::new(),
-            token: None,
-        }
-    }
-
-    fn client(&self) -> Client {
-        client(&self.anonymous())
-    }
-
-    fn received(&self) -> Vec<Received> {
-        self.received.lock().clone()
-    }
-}
-
-fn client(credentials: &Credentials) -> Client {
-    Client::new(Arc::new(Remote::new(credentials).expect("good credentials")), "test/v1")
-}
-
-fn acceptor(certificate: &IssuedCert) -> TlsAcceptor {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let verifier = Arc::new(AcceptAnyCertificate::new(&provider));
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("TLS")
-        .with_client_cert_verifier(verifier)
-        .with_single_cert(certificate.chain().expect("a chain"), certificate.key().expect("a key"))
-        .expect("a certificate and its key");
-    TlsAcceptor::from(Arc::new(config))
-}
-
-async fn handle(
-    request: Request<Incoming>,
-    user: String,
-    received: Arc<Mutex<Vec<Received>>>,
-    answer: Answer,
-) -> Result<Response<Body>, std::io::Error> {
-    let (parts, body) = request.into_parts();
-    let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
-    let text = |name| {
-        let value = parts.headers.get(name).and_then(|value| value.to_str().ok());
-        value.unwrap_or_default().to_owned()
-    };
-    let request = Received {
-        method: parts.method.to_string(),
-        uri: parts.uri.to_string(),
-        agent: text(header::USER_AGENT),
-        content_type: text(header::CONTENT_TYPE),
-        authorization: text(header::AUTHORIZATION),
-        user,
-        body: corten_api::json::parse(&body).unwrap_or_default(),
-    };
-    received.lock().push(request.clone());
-    answer(&request).ok_or_else(|| std::io::Error::other("closing the connection"))
-}
-
-fn response(code: u16, body: impl Into<Bytes>) -> Response<Body> {
-    let body = Full::new(body.into()).boxed_unsync();
-    Response::builder().status(code).body(body).expect("a good response")
-}
-
-/// A response that sends these pieces one after another.
-fn streamed(pieces: Vec<Bytes>) -> Response<Body> {
-    let frames = futures_util::stream::iter(pieces.into_iter().map(|piece| Ok(Frame::data(piece))));
-    Response::new(StreamBody::new(frames).boxed_unsync())
-}
-
-/// Waits for something that must happen, with a deadline.
-async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(30), future).await.expect("it happens in time")
-}
+use common::{Server, client, response, streamed, within};
 
 #[tokio::test]
 async fn requests_are_sent_as_the_api_wants_them() {
@@ -222,7 +64,7 @@ async fn requests_are_sent_as_the_api_wants_them() {
     let options = &received[7].body;
     assert_eq!(options.str_at(&["propagationPolicy"]), Some("Orphan"));
     assert_eq!(options.str_at(&["preconditions", "uid"]), Some("u"));
-    assert_eq!(*server.connections.lock(), 1, "connections are reused");
+    assert_eq!(server.connections(), 1, "connections are reused");
 }
 
 #[tokio::test]

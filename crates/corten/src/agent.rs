@@ -1,5 +1,6 @@
-//! `corten agent`: a node that joins a cluster whose server is on another machine.
+//! `corten agent`: a node that joins a cluster whose servers are on other machines.
 
+mod servers;
 mod settings;
 
 use std::net::IpAddr;
@@ -34,9 +35,10 @@ const PARTS: [&str; 3] = ["proxy", "dns", network_policy::PART];
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
 pub(crate) struct Args {
-    /// URL of the server to join, such as https://192.0.2.1:6443.
-    #[arg(long)]
-    server: String,
+    /// URLs of servers of the cluster to join, such as https://192.0.2.1:6443; one is enough. The agent learns the others from
+    /// the cluster.
+    #[arg(long, required = true, value_delimiter = ',', value_name = "URL")]
+    server: Vec<String>,
     /// Bootstrap token, as `corten token create` prints it; needed only for the first start.
     #[arg(long)]
     token: Option<String>,
@@ -95,13 +97,14 @@ impl Args {
         let skips = self.discovery_token_unsafe_skip_ca_verification;
         let invitation = token.map(|token| Invitation::parse(&token, hashes)).transpose()?;
         let invitation = invitation.map(|invitation| invitation.skipping_verification(skips));
-        let server = self.server.trim_end_matches('/').to_owned();
-        if !server.starts_with("https://") {
+        let servers: Vec<String> =
+            self.server.iter().map(|server| server.trim_end_matches('/').to_owned()).collect();
+        if let Some(server) = servers.iter().find(|server| !server.starts_with("https://")) {
             bail!("--server: {server:?} is not an https URL; give one such as https://192.0.2.1:6443");
         }
         let kubeconfig = self.folder().join("kubelet.kubeconfig");
         Ok(Joining {
-            server,
+            servers,
             bootstrap: invitation.map(BootstrapCredentials::Invitation),
             node_name: self.name(),
             kubeconfig,
@@ -163,7 +166,10 @@ async fn work(args: &Args) -> anyhow::Result<()> {
     let address = address.context("this machine has no default route; give its address with --node-ip")?;
     let joined = args.joining()?.join(clock.clone()).await?;
     let client = joined.client.named(KUBELET_AGENT);
-    let settings = Settings::fetch(&client, &args.folder(), &clock).await?;
+    let servers = joined.servers().clone();
+    servers::recall(&servers, &folder)?;
+    tokio::spawn(servers.clone().check(clock.clone()));
+    let settings = Settings::fetch(&client, &folder, &clock).await?;
     let options = args.options(settings, address);
     let (name, second) = (options.name.clone(), options.second_address);
     // The first address alone: the server approves the one it sees. The second is added once an administrator vouches for it,
@@ -171,8 +177,9 @@ async fn work(args: &Args) -> anyhow::Result<()> {
     let sans = Sans::default().with_host(&name).context("invalid node name")?.with_address(address);
     let credentials = credentials(&joined, client.clone(), &name)?;
     let node = Node::start(credentials, options).await.context("cannot start the node")?;
-    tracing::info!(node = name, server = args.server, "node started");
+    tracing::info!(node = name, server = args.server.join(","), "node started");
     node.spawn(joined.renew());
+    node.spawn(servers::follow(servers, node.caches().clone(), folder));
     node.spawn(renew_serving_certificate(client, name, sans, second, node.serving.clone(), clock));
     std::future::pending().await
 }

@@ -1,26 +1,27 @@
 //! The common parts of components that run in a process of their own, against any Kubernetes API server: flags, identity,
 //! health and metrics, and leader election.
 //!
-//! Of several such processes the one that holds the Lease works. A process that loses the Lease exits, as upstream's does,
-//! so that none of its work outlives its leadership.
+//! Of several such processes the one that holds the lock works. A process that loses the lock exits, as upstream's does,
+//! so that none of its work outlives its leadership. A process that a signal stops ends its work and releases the lock.
 
+mod election;
 mod serving;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use corten_base::Clock;
-use corten_client::{Client, Key, Remote};
+use corten_client::{Client, Remote};
 use corten_pki::Credentials;
 use corten_reconcile::{Election, Leadership};
 
 use crate::kubeconfig;
-use crate::server::{log_to_stderr, parse_duration};
+use crate::server::log_to_stderr;
 use crate::stop_signals::StopSignals;
 
+pub(crate) use election::{ElectionFlags, ElectionSettings};
 pub(crate) use serving::Metrics;
 
 /// Flags of every component.
@@ -35,29 +36,18 @@ pub(crate) struct Flags {
     /// Port of the health and metrics endpoints; 0 disables them [default: the component's own].
     #[arg(long)]
     secure_port: Option<u16>,
-    /// Use leader election: work only while holding a Lease.
-    #[arg(long, default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
-    pub(crate) leader_elect: bool,
-    /// Time after the last renewal at which candidates may take the Lease.
-    #[arg(long, default_value = "15s", value_parser = parse_duration)]
-    leader_elect_lease_duration: Duration,
-    /// Time to renew the Lease before leadership is given up.
-    #[arg(long, default_value = "10s", value_parser = parse_duration)]
-    leader_elect_renew_deadline: Duration,
-    /// Period of attempts to acquire or renew the Lease.
-    #[arg(long, default_value = "2s", value_parser = parse_duration)]
-    leader_elect_retry_period: Duration,
-    /// Name of the Lease [default: the component's name].
-    #[arg(long)]
+    #[command(flatten)]
+    pub(crate) election: ElectionFlags,
+    /// Name of the lock [default: the component's name].
+    #[arg(long, value_name = "NAME", help_heading = "Leader election")]
     leader_elect_resource_name: Option<String>,
-    /// Namespace of the Lease.
-    #[arg(long, default_value = "kube-system")]
-    leader_elect_resource_namespace: String,
 }
 
 /// A component: upstream's name for it, its port and its user agent.
 pub(crate) struct Component {
     pub(crate) name: &'static str,
+    /// The source of its events about leader election.
+    pub(crate) recorder: &'static str,
     pub(crate) port: u16,
     pub(crate) agent: &'static str,
 }
@@ -75,9 +65,12 @@ impl Component {
     pub(crate) fn run<W>(
         &self,
         flags: &Flags,
+        election: ElectionSettings,
         metrics: Metrics,
         work: impl FnOnce(Ready) -> anyhow::Result<W>,
     ) -> anyhow::Result<()> {
+        let election = election.named(flags.leader_elect_resource_name.as_deref());
+        let election = election.election(self.recorder, &Clock::real())?;
         log_to_stderr();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -91,62 +84,54 @@ impl Component {
                 let address = SocketAddr::new(flags.bind_address, port);
                 serving::start(self.name, address, ready.client.clone(), metrics).await?;
             }
-            self.lead(flags, ready, work, stop).await
+            let stop = async {
+                stop.wait().await;
+                tracing::info!("stopping");
+            };
+            match election {
+                Some(election) => self.lead(election, ready, stop, work).await,
+                None => {
+                    let _working = work(ready)?;
+                    stop.await;
+                    Ok(())
+                }
+            }
         })
     }
 
-    /// Waits for the leadership, and works until it is lost. A signal gives it up.
+    /// Waits for the leadership, and works until it is lost or the process is stopped.
     async fn lead<W>(
         &self,
-        flags: &Flags,
+        election: Election,
         ready: Ready,
+        stop: impl Future<Output = ()>,
         work: impl FnOnce(Ready) -> anyhow::Result<W>,
-        stop: StopSignals,
     ) -> anyhow::Result<()> {
-        let mut stop = std::pin::pin!(stop.wait());
-        if !flags.leader_elect {
-            let _working = work(ready)?;
-            stop.await;
-            tracing::info!("stopping");
-            return Ok(());
-        }
-        let election = self.election(flags, &ready.clock);
-        tracing::info!(lease = %election.key, identity = election.identity, "attempting to acquire leader lease");
-        let acquiring = Leadership::acquire(ready.client.clone(), ready.clock.clone(), election);
+        tracing::info!(lock = %election.key, identity = election.identity, "attempting to acquire leader lease");
+        let client = ready.client.named(format!("{}/leader-election", self.agent));
+        let mut stop = std::pin::pin!(stop);
         let mut leadership = tokio::select! {
-            leadership = acquiring => leadership,
-            () = &mut stop => {
-                tracing::info!("stopping");
-                return Ok(());
-            }
+            () = &mut stop => return Ok(()),
+            leadership = Leadership::acquire(client, ready.clock.clone(), election) => leadership,
         };
-        let working = work(ready)?;
-        tokio::select! {
-            () = leadership.hold() => bail!("leaderelection lost"),
-            () = &mut stop => {}
-        }
-        tracing::info!("stopping");
-        drop(working);
+        tracing::info!("acquired leader lease");
+        let working = work(ready);
+        let is_lost = match &working {
+            Ok(_) => tokio::select! {
+                () = &mut stop => false,
+                () = leadership.hold() => true,
+            },
+            Err(_) => false,
+        };
+        // The next leader must not meet the work of this one.
+        let failure = working.map(drop).err();
         leadership.release().await;
-        Ok(())
-    }
-
-    fn election(&self, flags: &Flags, clock: &Clock) -> Election {
-        let name = flags.leader_elect_resource_name.as_deref().unwrap_or(self.name);
-        Election {
-            key: Key::new(flags.leader_elect_resource_namespace.as_str(), name),
-            identity: identity(clock),
-            lease: flags.leader_elect_lease_duration,
-            renew: flags.leader_elect_renew_deadline,
-            retry: flags.leader_elect_retry_period,
+        match failure {
+            Some(error) => Err(error),
+            None if is_lost => bail!("leaderelection lost"),
+            None => Ok(()),
         }
     }
-}
-
-/// An identity in elections, unique among the processes of all machines.
-pub(crate) fn identity(clock: &Clock) -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    format!("{}_{}-{:x}", host.trim(), std::process::id(), clock.now().as_nanosecond())
 }
 
 /// A client of the server and the user that a kubeconfig names.

@@ -6,7 +6,6 @@
 
 mod credentials;
 mod elected;
-mod election_flags;
 mod flags;
 mod network_flags;
 mod node_flags;
@@ -20,13 +19,12 @@ use corten_apiserver::{Handle, Running};
 use corten_base::Clock;
 use corten_client::Client;
 use corten_controllers::Options;
-use corten_reconcile::{Manager, Selection};
+use corten_reconcile::{Election, LockKind, Manager, Selection};
 
-use crate::component;
+use crate::component::ElectionFlags;
 use elected::{Candidacy, Elected};
 
 pub(crate) use credentials::of_authority;
-pub(crate) use election_flags::ElectionFlags;
 pub(crate) use flags::ControllerFlags;
 pub(crate) use node_flags::AddressDefaults;
 pub(crate) use standalone::{Args, run};
@@ -53,27 +51,44 @@ pub(crate) struct Components {
     manager: Option<Manager>,
 }
 
+/// The elections of the parts that one server of several runs.
+pub(crate) struct Elections {
+    controllers: Election,
+    scheduler: Election,
+}
+
+impl Elections {
+    /// The elections, unless the flags disable them; an error if the flags are invalid.
+    pub(crate) fn of(flags: &ElectionFlags) -> anyhow::Result<Option<Elections>> {
+        let clock = Clock::real();
+        let controllers = flags.settings(CONTROLLERS, None)?.election(CONTROLLERS, &clock)?;
+        let scheduler = flags.settings(SCHEDULER, None)?.election("default-scheduler", &clock)?;
+        Ok(controllers.zip(scheduler).map(|(controllers, scheduler)| Elections { controllers, scheduler }))
+    }
+}
+
 /// Starts the parts. With elections, controllers and scheduler work while this server leads them.
-pub(crate) fn start(server: &Running, parts: Parts, elections: Option<&ElectionFlags>) -> Components {
+pub(crate) fn start(server: &Running, parts: Parts, elections: Option<Elections>) -> Components {
     let server = server.handle();
-    let Some(flags) = elections else {
+    let Some(elections) = elections else {
         return Components { elected: Vec::new(), manager: Some(manage(&server, parts)) };
     };
     let nothing = Parts { controllers: None, dns: false, scheduler: false, simulated: None };
-    let identity = component::identity(&Clock::real());
     let mut elected = Vec::new();
-    let mut elect = |name: &'static str, parts: Parts| {
-        let client = client_of(&server, &format!("system:{name}"), &[]);
-        let candidacy = Candidacy { client, election: flags.election(name, &identity) };
+    let mut elect = |name: &'static str, election: Election, parts: Parts| {
+        // The roles of these users allow Leases only.
+        let groups: &[&str] = if election.lock == LockKind::Leases { &[] } else { &["system:masters"] };
+        let client = client_of(&server, &format!("system:{name}"), groups);
+        let candidacy = Candidacy { client, election };
         let server = server.clone();
         elected.push(Elected::start(candidacy, move || manage(&server, parts.clone())));
     };
     if let Some(controllers) = &parts.controllers {
         let controllers = Some(controllers.clone());
-        elect(CONTROLLERS, Parts { controllers, dns: parts.dns, ..nothing.clone() });
+        elect(CONTROLLERS, elections.controllers, Parts { controllers, dns: parts.dns, ..nothing.clone() });
     }
     if parts.scheduler {
-        elect(SCHEDULER, Parts { scheduler: true, ..nothing.clone() });
+        elect(SCHEDULER, elections.scheduler, Parts { scheduler: true, ..nothing.clone() });
     }
     // Simulated nodes are this server's own, whichever server leads.
     let simulated = parts.simulated.map(|options| Parts { simulated: Some(options), ..nothing });

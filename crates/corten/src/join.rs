@@ -7,7 +7,6 @@
 mod certificates;
 mod discovery;
 mod invitation;
-mod transport;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,20 +14,19 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use corten_base::{Backoff, Clock};
-use corten_client::{Client, Remote};
+use corten_client::{Client, Remote, Servers};
 use corten_pki::{Credentials, KubeconfigNames, parse_kubeconfig, write_kubeconfig};
 
 pub(crate) use certificates::{is_valid_for, renewal_time, serving};
 pub(crate) use invitation::{Invitation, fingerprint};
-pub(crate) use transport::Renewable;
 
 pub(crate) const AGENT: &str = "corten-agent";
 const RETRY: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(10) };
 
 /// The settings for joining.
 pub(crate) struct Joining {
-    /// `https://host:port`.
-    pub(crate) server: String,
+    /// The API servers, each as `https://host:port`. Any of them will do.
+    pub(crate) servers: Vec<String>,
     /// Needed only for the first certificate.
     pub(crate) bootstrap: Option<BootstrapCredentials>,
     pub(crate) node_name: String,
@@ -51,10 +49,10 @@ impl Joining {
             Some(credentials) => credentials,
             None => self.bootstrap(&clock).await?,
         };
-        let remote = Remote::new(&credentials).context("cannot use this node's certificate")?;
-        let transport = Renewable::new(remote);
-        let client = Client::new(Arc::new(transport.clone()), AGENT);
-        Ok(Joined { joining: self, credentials, transport, client, clock })
+        let servers = Servers::new(&self.servers, credentials.clone(), &self.node_name)
+            .context("cannot use this node's certificate")?;
+        let client = Client::new(Arc::new(servers.clone()), AGENT);
+        Ok(Joined { joining: self, credentials, servers, client, clock })
     }
 
     /// Gets the node's first certificate.
@@ -62,7 +60,7 @@ impl Joining {
         let Some(bootstrap) = &self.bootstrap else {
             bail!(
                 "this machine has not joined {} yet; give the token that `corten token create` prints with --token",
-                self.server
+                self.servers.join(", ")
             )
         };
         if let BootstrapCredentials::Invitation(invitation) = bootstrap {
@@ -70,32 +68,38 @@ impl Joining {
         }
         let mut failures = 0;
         loop {
-            let attempt = async {
-                let known = match bootstrap {
-                    BootstrapCredentials::Invitation(invitation) => {
-                        discovery::discover(&self.server, invitation).await?
+            for server in &self.servers {
+                match self.request_certificate(server, bootstrap, clock).await {
+                    Ok(credentials) => {
+                        self.write_kubeconfig(&credentials)?;
+                        tracing::info!(node = self.node_name, server, "joined the cluster");
+                        return Ok(credentials);
                     }
-                    BootstrapCredentials::Credentials(credentials) => credentials.clone(),
-                };
-                let remote = Remote::new(&known)?;
-                let client = Client::new(Arc::new(remote), AGENT);
-                certificates::client(&client, &self.node_name, &known, clock).await
-            };
-            match attempt.await {
-                Ok(credentials) => {
-                    self.write_kubeconfig(&credentials)?;
-                    tracing::info!(node = self.node_name, server = self.server, "joined the cluster");
-                    return Ok(credentials);
-                }
-                Err(error) if error.is::<discovery::Refused>() => return Err(error),
-                Err(error) => {
-                    failures += 1;
-                    let (err, backoff) = (format!("{error:#}"), RETRY.delay(failures));
-                    tracing::warn!(server = self.server, err, ?backoff, "cannot join the cluster; retrying");
-                    clock.sleep(backoff).await;
+                    Err(error) if error.is::<discovery::Refused>() => return Err(error),
+                    Err(error) => {
+                        let err = format!("{error:#}");
+                        tracing::warn!(server, err, "cannot join the cluster; retrying");
+                    }
                 }
             }
+            failures += 1;
+            clock.sleep(RETRY.delay(failures)).await;
         }
+    }
+
+    /// Requests the node's first certificate from one of the servers.
+    async fn request_certificate(
+        &self,
+        server: &str,
+        bootstrap: &BootstrapCredentials,
+        clock: &Clock,
+    ) -> anyhow::Result<Credentials> {
+        let known = match bootstrap {
+            BootstrapCredentials::Invitation(invitation) => discovery::discover(server, invitation).await?,
+            BootstrapCredentials::Credentials(credentials) => credentials.clone(),
+        };
+        let client = Client::new(Arc::new(Remote::new(&known)?), AGENT);
+        certificates::client(&client, &self.node_name, &known, clock).await
     }
 
     fn write_kubeconfig(&self, credentials: &Credentials) -> anyhow::Result<()> {
@@ -110,7 +114,7 @@ impl Joining {
 pub(crate) struct Joined {
     joining: Joining,
     credentials: Credentials,
-    transport: Renewable,
+    servers: Servers,
     /// The client of the node, always with its current certificate.
     pub(crate) client: Client,
     clock: Clock,
@@ -120,6 +124,11 @@ impl Joined {
     /// The cluster's CA.
     pub(crate) fn authority_pem(&self) -> &str {
         &self.credentials.ca_pem
+    }
+
+    /// The connections to the API servers, which the client uses.
+    pub(crate) fn servers(&self) -> &Servers {
+        &self.servers
     }
 
     /// Renews the node's certificate before it expires. Never returns while the certificate is readable.
@@ -157,9 +166,8 @@ impl Joined {
     }
 
     fn replace_credentials(&mut self, credentials: Credentials) -> anyhow::Result<()> {
-        let remote = Remote::new(&credentials).context("cannot use the new certificate")?;
         self.joining.write_kubeconfig(&credentials)?;
-        self.transport.replace(remote);
+        self.servers.replace_credentials(credentials.clone()).context("cannot use the new certificate")?;
         self.credentials = credentials;
         Ok(())
     }
@@ -175,7 +183,9 @@ fn stored_credentials(path: &Path, joining: &Joining, clock: &Clock) -> anyhow::
     let mut credentials =
         parse_kubeconfig(&text).with_context(|| format!("cannot read {}", path.display()))?;
     let good = is_valid_for(&credentials.cert_pem, &joining.node_name, clock);
-    credentials.server = joining.server.clone();
+    if let Some(server) = joining.servers.first() {
+        credentials.server.clone_from(server);
+    }
     Ok(good.then_some(credentials))
 }
 

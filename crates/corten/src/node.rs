@@ -17,7 +17,7 @@ use std::time::SystemTime;
 use anyhow::{Context, ensure};
 use corten_apiserver::Running;
 use corten_base::Clock;
-use corten_client::Client;
+use corten_client::{Caches, Client};
 use corten_container::native::network::{LoopbackOnly, Network};
 use corten_kubelet::server::ServingCertificate;
 use corten_kubelet::{NodeOptions as KubeletNode, Options, Parts, server};
@@ -156,6 +156,11 @@ impl Node {
             proxy::start(proxy_manager.as_ref().unwrap_or(&manager), &name, kind, mode)?;
         }
         Ok(Node { manager, _proxy: proxy_manager, serving })
+    }
+
+    /// The caches of the node's client.
+    pub(crate) fn caches(&self) -> &Caches {
+        self.manager.caches()
     }
 
     /// Runs a task until the node stops.

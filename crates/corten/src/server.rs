@@ -27,7 +27,8 @@ use corten_store::{Store, WorkerThreads};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
-use crate::controller_manager::{self, AddressDefaults, ControllerFlags, ElectionFlags, Parts};
+use crate::component::ElectionFlags;
+use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Elections, Parts};
 use crate::node::{self, AgentFlags, Node, NodeCredentials, NodeOptions, network_policy};
 use crate::pod_network::PodNetworkFlags;
 use crate::server_join::{CommandLine, Flags, JoinFlags, JoinSources, Joined, Joins};
@@ -319,7 +320,7 @@ pub(crate) fn run(line: ServerLine) -> anyhow::Result<()> {
         bail!("--disable: there is no component {unknown}; choose from {}", PARTS.join(", "));
     }
     node::check_node_ip(&args.node_ip)?;
-    args.elections.check().map_err(anyhow::Error::msg)?;
+    Elections::of(&args.elections)?;
     if args.runs_node() {
         hardening::require_root("`corten server` as root, or without its node with --disable=agent")?;
     }
@@ -444,7 +445,7 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
         scheduler: args.runs("scheduler"),
         simulated: (args.simulated_nodes > 0).then_some(simulated),
     };
-    let elections = args.elections.applies(is_shared).then_some(&args.elections);
+    let elections = Elections::of(&args.elections)?.filter(|_| args.elections.applies(is_shared));
     let components = controller_manager::start(&running, parts, elections);
     let backups = backup::Backups::start(backup::Settings {
         store,

@@ -13,7 +13,7 @@
 //! ECDSA P-256; existing RSA keys are accepted.
 
 mod accept_any;
-
+mod api_server;
 mod authority;
 mod bundle_verifier;
 mod der;
@@ -32,6 +32,7 @@ mod sign;
 mod signing_request;
 
 pub use accept_any::AcceptAnyCertificate;
+pub use api_server::ApiServerVerifier;
 pub use authority::Authority;
 pub use bundle_verifier::BundleVerifier;
 pub use error::{Error, Result};

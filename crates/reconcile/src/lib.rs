@@ -17,7 +17,7 @@ mod testing;
 
 pub use controller::{Controller, Watch};
 pub use events::{Event, EventKind, Recorder};
-pub use leader::{Election, Leadership};
+pub use leader::{Election, ElectionError, Leadership, LockKind};
 pub use manager::{ClientFor, Manager};
 pub use plan::{Action, Outcome, Plan, Report, Step};
 pub use queue::Queue;

@@ -33,6 +33,7 @@ struct State {
     /// The answers to the next writes, instead of carrying them out; `None` carries one out.
     write_failures: VecDeque<Option<Error>>,
     unreachable: bool,
+    silent: bool,
     writes: Vec<String>,
 }
 
@@ -71,6 +72,11 @@ impl FakeServer {
     /// Fails every request while set.
     pub(crate) fn set_unreachable(&self, unreachable: bool) {
         self.0.lock().unreachable = unreachable;
+    }
+
+    /// Carries out requests that arrive while set, without a response: they hang.
+    pub(crate) fn set_silent(&self, silent: bool) {
+        self.0.lock().silent = silent;
     }
 
     /// Keeps watch events back while set.
@@ -187,7 +193,12 @@ impl Transport for FakeServer {
         let server = self.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
-            let (code, answer) = match server.0.lock().answer(&parts.method, parts.uri.path(), &body) {
+            let answer = server.0.lock().answer(&parts.method, parts.uri.path(), &body);
+            let is_silent = server.0.lock().silent;
+            if is_silent {
+                return std::future::pending().await;
+            }
+            let (code, answer) = match answer {
                 Ok(object) => (200, object),
                 Err(Error::Status(status)) => (status.code, status.to_value()),
                 Err(error) => return Err(error),

@@ -16,8 +16,12 @@ use super::credentials::KeyFlags;
 use super::{AGENT, AddressDefaults, ControllerFlags};
 use crate::component::{Component, Flags, Ready};
 
-const CONTROLLER_MANAGER: Component =
-    Component { name: "kube-controller-manager", port: 10257, agent: AGENT };
+const CONTROLLER_MANAGER: Component = Component {
+    name: "kube-controller-manager",
+    recorder: "kube-controller-manager",
+    port: 10257,
+    agent: AGENT,
+};
 
 // As with upstream's components, the last of repeated flags counts.
 #[derive(clap::Args)]
@@ -45,9 +49,14 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let managing: Arc<OnceLock<Manager>> = Arc::default();
-    let told = managing.clone();
-    let metrics = Arc::new(move || told.get().map(Manager::metrics).unwrap_or_default());
-    CONTROLLER_MANAGER.run(&args.flags, metrics, |ready| {
+    // Not an owner: the controllers stop when the work is dropped.
+    let told = Arc::downgrade(&managing);
+    let metrics = Arc::new(move || {
+        let managing = told.upgrade();
+        managing.as_ref().and_then(|managing| managing.get()).map(Manager::metrics).unwrap_or_default()
+    });
+    let election = args.flags.election.settings(CONTROLLER_MANAGER.name, None)?;
+    CONTROLLER_MANAGER.run(&args.flags, election, metrics, |ready| {
         let options = options(args, &ready)?;
         let selection = Selection::new(&args.controllers);
         let client_for = client_for(&ready, args.use_service_account_credentials)?;

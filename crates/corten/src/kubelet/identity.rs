@@ -44,7 +44,7 @@ impl Identity {
             (own, first) => {
                 let server = first.as_ref().or(own.as_ref()).map(|known| known.server.clone());
                 let joining = Joining {
-                    server: server.unwrap_or_default(),
+                    servers: server.into_iter().collect(),
                     bootstrap: first.map(BootstrapCredentials::Credentials),
                     node_name: node.to_owned(),
                     kubeconfig: path.clone(),
