@@ -354,6 +354,7 @@ async fn serve(
         resource_metrics: args.runs(addons::METRICS_SERVER),
         flags,
     };
+    let store = options.store.clone();
     let etcd = etcd::serve_beside(&options.store, &options.pki.client_ca, &args.etcd_listen).await?;
     let running = corten_apiserver::start(options).await.context("cannot start the API server")?;
     let administrator = Client::new(running.transport("system:admin", &["system:masters"]), "corten");
@@ -391,14 +392,12 @@ async fn serve(
         }
         None => None,
     };
-    stop.wait().await;
+    let stopped = stop.wait_unless_failed(&store).await;
     tracing::info!("stopping");
-    drop(node);
-    drop(controllers);
-    drop(etcd);
+    drop((node, controllers, etcd, store));
     running.stop().await;
     tracing::info!("stopped");
-    Ok(())
+    stopped
 }
 
 /// Opens the store, and concurrently loads or creates the certificates.
