@@ -169,11 +169,11 @@ async fn serve(args: &Args) -> anyhow::Result<()> {
     let metrics = service.for_metrics();
     listen(&metrics, &args.listen_metrics_urls, &tls, Plaintext::Metrics, &mut listeners).await?;
     tracing::info!(urls = %args.listen_client_urls.join(","), "ready to serve client requests");
-    stop.wait().await;
+    let stopped = stop.wait_unless_failed(&store).await;
     tracing::info!("stopping");
     drop(listeners);
     tokio::task::spawn_blocking(|| store.close()).await.context("cannot close the store")?;
-    Ok(())
+    stopped
 }
 
 /// Serves etcd's API on the API server's own store, if a flag asks for it. The listeners close when the result is dropped.

@@ -448,7 +448,7 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
     let elections = Elections::of(&args.elections)?.filter(|_| args.elections.applies(is_shared));
     let components = controller_manager::start(&running, parts, elections);
     let backups = backup::Backups::start(backup::Settings {
-        store,
+        store: store.clone(),
         data_dir: data_dir.clone(),
         is_encrypted: args.encryption_provider_config.is_some(),
         client: administrator.clone(),
@@ -464,15 +464,14 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
         }
         None => None,
     };
-    stop.wait().await;
+    let stopped = stop.wait_unless_failed(&store).await;
     tracing::info!("stopping");
-    drop(node);
-    drop(backups);
+    drop((node, backups));
     components.stop().await;
-    drop(etcd);
+    drop((etcd, store));
     running.stop().await;
     tracing::info!("stopped");
-    Ok(())
+    stopped
 }
 
 /// Opens the store, and concurrently loads or creates the certificates.

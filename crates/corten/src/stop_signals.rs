@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use corten_store::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The time in which a start is complete, with its follow-up work.
@@ -31,6 +32,14 @@ impl StopSignals {
             tracing::debug!(err = %error, "cannot release memory used during startup");
         }
         self.either().await;
+    }
+
+    /// Waits for either signal, or for a disk that fails in a way that only another start can overcome: then an error.
+    pub(crate) async fn wait_unless_failed(self, store: &Store) -> anyhow::Result<()> {
+        tokio::select! {
+            () = self.wait() => Ok(()),
+            error = store.failed() => Err(error).context("the datastore failed"),
+        }
     }
 
     async fn either(&mut self) {

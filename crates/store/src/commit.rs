@@ -6,13 +6,13 @@
 
 use std::{
     error::Error as StdError,
-    fs::File,
     sync::{Arc, atomic::Ordering},
     time::Instant,
 };
 
 use crate::{
     Committed, Error, LeaseId, Outcome, Revision,
+    disk::DiskFile,
     log::{Engine, Snapshot},
     plan::{Changes, Planner},
     queue::{Reply, Request},
@@ -31,7 +31,7 @@ pub(crate) struct Committer {
     /// True if the last commit failed. A full disk fails every commit, and is logged once.
     is_failing: bool,
     /// Held while this thread may write.
-    lock: File,
+    lock: Box<dyn DiskFile>,
 }
 
 /// The decisions about a batch.
@@ -50,7 +50,7 @@ impl Committer {
         witness: Witness,
         assigned: Revision,
         snapshot_bytes: u64,
-        lock: File,
+        lock: Box<dyn DiskFile>,
     ) -> Self {
         Committer { shared, engine, witness, assigned, snapshot_bytes, is_failing: false, lock }
     }
@@ -70,6 +70,10 @@ impl Committer {
 
     fn commit(&mut self, requests: Vec<Request>) {
         let Planned { changes, assigned, responses, shrink } = self.plan(requests);
+        if let Some(error) = self.shared.failure() {
+            responses.into_iter().for_each(|response| response.fail(&error));
+            return;
+        }
         self.assigned = assigned;
         if changes.is_empty() {
             self.begin_generation(shrink);
@@ -84,6 +88,10 @@ impl Committer {
                 self.publish(&changes);
                 responses.into_iter().for_each(Response::send);
                 self.begin_generation(shrink || self.needs_snapshot());
+            }
+            Err(error @ Error::Sync { .. }) => {
+                self.shared.fail(&error);
+                responses.into_iter().for_each(|response| response.fail(&error));
             }
             Err(error) => {
                 let err = &error as &dyn StdError;
@@ -122,6 +130,7 @@ impl Committer {
                 let compacted = self.shared.live.compacted();
                 housekeeping.take_snapshot(Snapshot::of(&state, &leases, compacted));
             }
+            Err(error @ Error::Sync { .. }) => self.shared.fail(&error),
             Err(error) => {
                 tracing::warn!(
                     err = &error as &dyn StdError,

@@ -8,19 +8,19 @@
 //! cluster.
 
 use std::{
-    fs::{File, OpenOptions, TryLockError},
+    fs::TryLockError,
     io,
     path::Path,
     sync::Arc,
     thread::{self, JoinHandle},
 };
 
-use corten_base::files;
 use parking_lot::Mutex;
 
 use crate::{
     Error, Options,
     commit::Committer,
+    disk::{self, Disk, DiskFile, Open},
     housekeeping::Housekeeper,
     log::{
         Engine, Generations,
@@ -53,16 +53,21 @@ struct Threads {
 impl Embedded {
     /// Opens the store in `dir`, and creates both if they do not exist. Blocks while loading.
     pub(crate) fn open(dir: &Path, options: Options) -> Result<Embedded, Error> {
-        files::private_directory(dir).map_err(Error::file(dir))?;
-        let lock = lock(&dir.join(LOCK))?;
+        let disk = Arc::clone(&options.disk);
+        disk::create_directory(&*disk, dir).map_err(Error::file(dir))?;
+        let lock = lock(&*disk, &dir.join(LOCK))?;
         let database = dir.join(DATABASE);
-        if database.exists() {
+        if disk.exists(&database).map_err(Error::file(&database))? {
             return Err(Error::Format { path: database });
         }
         let mut tolerance = Tolerance::new(options.accept_loss);
-        let (witness, marks) = open_witness(&dir.join(WITNESS), &mut tolerance)?;
-        let generations = Arc::new(Generations::open(dir, options.sealing, &mut tolerance)?);
+        let witness = dir.join(WITNESS);
+        let marks = tolerance.take(Witness::read(&*disk, &witness)?.map_err(Error::from))?.flatten();
+        let generations =
+            Arc::new(Generations::open(Arc::clone(&disk), dir, options.sealing, &mut tolerance)?);
         let first = options.first_revision;
+        // Names that a process left behind may be in memory only; the files that they replace are removed below.
+        disk.sync_directory(dir).map_err(Error::sync(dir))?;
         let loaded = load::load(&generations, marks.unwrap_or_default(), first, &mut tolerance)?;
         generations.prune(loaded.compacted)?;
         if marks.is_none() && loaded.state.revision > first {
@@ -70,11 +75,8 @@ impl Embedded {
         }
         let assigned = loaded.assigned;
         let acknowledged = loaded.state.revision;
-        witness
-            .write(Marks { acknowledged, assigned })
-            .and_then(|()| witness.sync())
-            .and_then(|()| File::open(dir)?.sync_all())
-            .map_err(Error::file(dir))?;
+        let witness = Witness::create(&*disk, &witness, Marks { acknowledged, assigned })?;
+        disk.sync_directory(dir).map_err(Error::sync(dir))?;
         let engine = Engine::new(Arc::clone(&generations), acknowledged, options.snapshot_bytes)?;
         let shared = Arc::new(Shared::new(loaded, generations, Queue::new(options.worker_threads)));
         let committer =
@@ -124,24 +126,11 @@ fn join(thread: JoinHandle<()>) {
     }
 }
 
-fn lock(path: &Path) -> Result<File, Error> {
-    let file = files::open_private(OpenOptions::new().create(true).truncate(false).write(true), path);
-    let file = file.map_err(Error::file(path))?;
+fn lock(disk: &dyn Disk, path: &Path) -> Result<Box<dyn DiskFile>, Error> {
+    let file = disk.open(path, Open::Any).map_err(Error::file(path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Error::Locked { path: path.into() }),
         Err(TryLockError::Error(error)) => Err(Error::file(path)(error)),
-    }
-}
-
-/// Opens the witness file. A missing one is only warned about; an unreadable one is damage.
-fn open_witness(path: &Path, tolerance: &mut Tolerance) -> Result<(Witness, Option<Marks>), Error> {
-    let (witness, marks) = Witness::open(path)?;
-    match marks {
-        Ok(marks) => Ok((witness, marks)),
-        Err(damage) => {
-            tolerance.accept_or_fail(damage)?;
-            Ok((witness, None))
-        }
     }
 }

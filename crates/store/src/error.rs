@@ -62,6 +62,14 @@ pub enum Error {
         #[source]
         source: Arc<io::Error>,
     },
+    /// A sync failed. What of it is on disk is unknown, and another sync might succeed without having written anything: the
+    /// store accepts no more writes until it is opened again. The outcome of the write is unknown.
+    #[error("cannot sync {}; no writes are accepted until the store is opened again", path.display())]
+    Sync {
+        path: PathBuf,
+        #[source]
+        source: Arc<io::Error>,
+    },
     #[error("{} has a format that this version does not support", path.display())]
     Format { path: PathBuf },
 }
@@ -91,6 +99,12 @@ impl Error {
         let path = path.into();
         move |source| Error::File { path, source: Arc::new(source) }
     }
+
+    pub(crate) fn sync(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::Sync { path, source: Arc::new(source) }
+    }
+
     /// Like [`Error::file`], for operations that need disk space.
     pub(crate) fn disk(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();

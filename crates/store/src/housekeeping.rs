@@ -134,6 +134,10 @@ impl Housekeeper {
                 let again = match chore(&mut self) {
                     Ok(again) => again,
                     Err(Error::Closed) => return,
+                    Err(error @ Error::Sync { .. }) => {
+                        self.shared.fail(&error);
+                        return;
+                    }
                     Err(error) => {
                         tracing::warn!(err = &error as &dyn StdError, "store maintenance failed; retrying");
                         Some(Instant::now() + RETRY)

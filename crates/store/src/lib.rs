@@ -20,6 +20,7 @@
 //! `plan`, `queue`, …) know nothing of etcd, `etcd` nothing of them.
 
 mod commit;
+pub mod disk;
 mod embedded;
 mod error;
 mod etcd;

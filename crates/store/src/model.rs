@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::{
     Error, WorkerThreads,
+    disk::{Disk, Kernel},
     sealing::{Plain, Sealing},
 };
 
@@ -218,6 +219,7 @@ pub struct Options {
     pub worker_threads: Option<Arc<WorkerThreads>>,
     /// Encrypts values on disk; by default they are plain.
     pub sealing: Arc<dyn Sealing>,
+    pub disk: Arc<dyn Disk>,
 }
 
 impl Default for Options {
@@ -230,6 +232,7 @@ impl Default for Options {
             first_revision: 0,
             worker_threads: None,
             sealing: Arc::new(Plain),
+            disk: Arc::new(Kernel),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The state that the handle, the committer and the housekeeper of an embedded store share.
 
-use std::{sync::Arc, time::Instant};
+use std::{error::Error as StdError, sync::Arc, time::Instant};
 
 use corten_serving::metrics::Histogram;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use crate::{
     Error, Event, Outcome, Program, Range, Revision,
@@ -24,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) generations: Arc<Generations>,
     /// The time that writing and syncing a commit took.
     pub(crate) commits: Histogram,
+    /// The failed sync after which nothing is committed any more.
+    pub(crate) failure: watch::Sender<Option<Error>>,
 }
 
 /// etcd's bounds for its write-ahead log.
@@ -39,7 +42,21 @@ impl Shared {
             housekeeping: Housekeeping::default(),
             generations,
             commits: Histogram::new(&COMMIT_BOUNDS),
+            failure: watch::Sender::new(None),
         }
+    }
+
+    /// Ends all commits after a failed sync, until the store is opened again.
+    pub(crate) fn fail(&self, error: &Error) {
+        tracing::error!(
+            err = error as &dyn StdError,
+            "cannot sync the datastore; rejecting all writes until it is opened again"
+        );
+        self.failure.send_if_modified(|failure| failure.replace(error.clone()).is_none());
+    }
+
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.failure.borrow().clone()
     }
 
     /// Runs a program that does not write.

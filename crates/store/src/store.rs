@@ -308,9 +308,22 @@ impl Store {
     /// True if the store answers: an embedded one is open, etcd has a quorum.
     pub async fn is_healthy(&self) -> bool {
         match &self.handle.engine {
-            Engine::Embedded(_) => !self.is_closed(),
+            Engine::Embedded(embedded) => !self.is_closed() && embedded.shared.failure().is_none(),
             Engine::Etcd(etcd) => etcd.is_healthy().await,
         }
+    }
+
+    /// Waits until the disk of an embedded store fails in a way that only another open can overcome.
+    pub async fn failed(&self) -> Error {
+        if let Ok(embedded) = self.embedded() {
+            let mut failure = embedded.shared.failure.subscribe();
+            if let Ok(failure) = failure.wait_for(Option::is_some).await
+                && let Some(error) = &*failure
+            {
+                return error.clone();
+            }
+        }
+        std::future::pending().await
     }
 
     /// From now on an embedded store commits only in [`Store::flush`], until it is closed: so that a test decides which

@@ -11,16 +11,12 @@
 //!
 //! It also contains the last assigned revision, so that those of failed commits are not reused.
 
-use std::{
-    fs::{File, OpenOptions},
-    io::{self, ErrorKind, Read},
-    os::unix::fs::FileExt,
-    path::Path,
+use std::{io, path::Path};
+
+use crate::{
+    Damage, Error, Revision,
+    disk::{Disk, DiskFile, Open},
 };
-
-use corten_base::files;
-
-use crate::{Damage, Error, Revision};
 
 const MAGIC: [u8; 8] = *b"cortenW1";
 const LENGTH: usize = 28;
@@ -32,28 +28,36 @@ pub(crate) struct Marks {
 }
 
 pub(crate) struct Witness {
-    file: File,
+    file: Box<dyn DiskFile>,
 }
 
 impl Witness {
-    /// Opens the record; `None` when there is none yet. A file that was never written is empty: the
-    /// first write is synced before the store is used.
-    pub(crate) fn open(path: &Path) -> Result<(Witness, Result<Option<Marks>, Damage>), Error> {
-        let opened = files::open_private(OpenOptions::new().read(true).write(true), path);
-        match opened {
-            Ok(mut file) => {
-                let mut bytes = Vec::new();
-                file.read_to_end(&mut bytes).map_err(Error::file(path))?;
-                let marks = if bytes.is_empty() { Ok(None) } else { decode(&bytes).map(Some) };
-                Ok((Witness { file }, marks))
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                let mut options = OpenOptions::new();
-                let file = files::open_private(options.read(true).write(true).create_new(true), path);
-                Ok((Witness { file: file.map_err(Error::file(path))? }, Ok(None)))
-            }
-            Err(error) => Err(Error::file(path)(error)),
+    /// The marks of an existing record; `None` if there is none yet.
+    pub(crate) fn read(disk: &dyn Disk, path: &Path) -> Result<Result<Option<Marks>, Damage>, Error> {
+        if !disk.exists(path).map_err(Error::file(path))? {
+            return Ok(Ok(None));
         }
+        let file = disk.open(path, Open::Existing).map_err(Error::file(path))?;
+        let size = file.size().map_err(Error::file(path))?;
+        let mut bytes = vec![0; usize::try_from(size.min(LENGTH as u64 + 1)).unwrap_or(0)];
+        file.read_exact_at(&mut bytes, 0).map_err(Error::file(path))?;
+        // The first versions created it without contents.
+        Ok(if bytes.is_empty() { Ok(None) } else { decode(&bytes).map(Some) })
+    }
+
+    /// Writes a record and syncs it. A new one gets its name only then, because its size may be on disk before its bytes; the
+    /// caller syncs the directory.
+    pub(crate) fn create(disk: &dyn Disk, path: &Path, marks: Marks) -> Result<Witness, Error> {
+        let unfinished = path.with_extension("tmp");
+        let exists = disk.exists(path).map_err(Error::file(path))?;
+        let (at, open) = if exists { (path, Open::Existing) } else { (&*unfinished, Open::Empty) };
+        let witness = Witness { file: disk.open(at, open).map_err(Error::disk(at))? };
+        witness.write(marks).map_err(Error::disk(at))?;
+        witness.sync().map_err(Error::sync(at))?;
+        if !exists {
+            disk.rename(at, path).map_err(Error::disk(at))?;
+        }
+        Ok(witness)
     }
 
     pub(crate) fn write(&self, marks: Marks) -> io::Result<()> {

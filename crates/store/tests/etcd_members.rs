@@ -1,5 +1,4 @@
 //! A store on three etcd members with TLS: it survives the loss of any one of them, and of all for a while.
-#![expect(clippy::unwrap_used, reason = "helpers of a test may panic as the test itself")]
 
 mod common;
 

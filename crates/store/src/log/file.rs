@@ -4,11 +4,9 @@
 //! demand, finds the frame of a revision.
 
 use std::{
-    fs::{File, OpenOptions},
     hash::{BuildHasher, RandomState},
     io,
     ops::Range,
-    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -16,11 +14,13 @@ use std::{
     },
 };
 
-use corten_base::files;
 use parking_lot::Mutex;
 
 use super::frame::{self, ALIGNMENT, Frame, HEAD, Head, Place};
-use crate::{Damage, Error, Revision};
+use crate::{
+    Damage, Error, Revision,
+    disk::{Disk, DiskFile, Open},
+};
 
 const MAGIC: [u8; 8] = *b"cortenL1";
 /// The length of the file header before the first frame.
@@ -35,7 +35,7 @@ const CHUNK: usize = 64 << 10;
 pub(super) struct LogFile {
     pub(super) name: Arc<str>,
     path: PathBuf,
-    file: File,
+    file: Box<dyn DiskFile>,
     /// Its base revision: a log contains the writes after it, a snapshot the entries that were live at it.
     pub(super) base: Revision,
     /// The file's random number, which is part of every checksum.
@@ -57,14 +57,18 @@ pub(super) struct Buffer(Vec<u8>);
 
 impl LogFile {
     /// Creates a file without frames, under a temporary name; its header is on disk.
-    pub(super) fn create(path: &Path, name: &str, base: Revision) -> Result<LogFile, Error> {
-        let mut options = OpenOptions::new();
-        let file = files::open_private(options.read(true).write(true).create(true).truncate(true), path);
-        LogFile::begin(file.map_err(Error::disk(path))?, path, name, base)
+    pub(super) fn create(disk: &dyn Disk, path: &Path, name: &str, base: Revision) -> Result<LogFile, Error> {
+        let file = disk.open(path, Open::Empty).map_err(Error::disk(path))?;
+        LogFile::begin(file, path, name, base)
     }
 
-    /// The same, in an existing empty file.
-    pub(super) fn begin(file: File, path: &Path, name: &str, base: Revision) -> Result<LogFile, Error> {
+    /// The same, in an existing file without frames.
+    pub(super) fn begin(
+        file: Box<dyn DiskFile>,
+        path: &Path,
+        name: &str,
+        base: Revision,
+    ) -> Result<LogFile, Error> {
         let number = RandomState::new().hash_one(base);
         file.write_all_at(&start(base, number), 0).map_err(Error::disk(path))?;
         file.sync_data().map_err(Error::disk(path))?;
@@ -72,11 +76,10 @@ impl LogFile {
     }
 
     /// Opens an existing file and reads only its header.
-    pub(super) fn open(path: &Path, name: &str) -> Result<LogFile, Error> {
-        let file = files::open_private(OpenOptions::new().read(true).write(true), path)
-            .map_err(Error::file(path))?;
+    pub(super) fn open(disk: &dyn Disk, path: &Path, name: &str) -> Result<LogFile, Error> {
+        let file = disk.open(path, Open::Existing).map_err(Error::file(path))?;
         let mut bytes = [0; START as usize];
-        let length = file.metadata().map_err(Error::file(path))?.len();
+        let length = file.size().map_err(Error::file(path))?;
         let damaged = || Error::from(Damage::Log { file: name.into(), at: 0 });
         if length < START {
             return Err(damaged());
@@ -90,16 +93,23 @@ impl LogFile {
         Ok(LogFile::new(path, name, file, base, number, length))
     }
 
-    fn new(path: &Path, name: &str, file: File, base: Revision, number: u64, end: u64) -> LogFile {
+    fn new(
+        path: &Path,
+        name: &str,
+        file: Box<dyn DiskFile>,
+        base: Revision,
+        number: u64,
+        end: u64,
+    ) -> LogFile {
         let (end, index) = (AtomicU64::new(end), Mutex::default());
         LogFile { name: name.into(), path: path.into(), file, base, number, end, index }
     }
 
     /// Gives the file its final name.
-    pub(super) fn named(mut self, path: PathBuf) -> Result<LogFile, Error> {
-        std::fs::rename(&self.path, &path).map_err(Error::disk(&self.path))?;
+    pub(super) fn rename(&mut self, disk: &dyn Disk, path: PathBuf) -> Result<(), Error> {
+        disk.rename(&self.path, &path).map_err(Error::disk(&self.path))?;
         self.path = path;
-        Ok(self)
+        Ok(())
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -134,17 +144,29 @@ impl LogFile {
         self.file.sync_data()
     }
 
+    /// Syncs frames that a commit depends on: an error is final.
+    pub(super) fn sync_frames(&self) -> Result<(), Error> {
+        self.file.sync_data().map_err(Error::sync(&self.path))
+    }
+
+    /// Writes a frame again and syncs it.
+    pub(super) fn rewrite(&self, part: Range<u64>) -> Result<(), Error> {
+        let mut bytes = vec![0; usize::try_from(part.end - part.start).unwrap_or(0)];
+        self.file.read_exact_at(&mut bytes, part.start).map_err(Error::file(&self.path))?;
+        self.file.write_all_at(&bytes, part.start).map_err(Error::disk(&self.path))?;
+        self.sync_frames()
+    }
+
     /// Allows reads of frames up to this offset.
     pub(super) fn announce(&self, end: u64) {
         self.end.store(end, Ordering::Release);
     }
 
     /// Truncates the file.
-    pub(super) fn cut(&self, end: u64) -> io::Result<()> {
-        self.file.set_len(end)?;
-        self.file.sync_all()?;
+    pub(super) fn cut(&self, end: u64) -> Result<(), Error> {
+        self.file.set_size(end).map_err(Error::disk(&self.path))?;
         self.announce(end);
-        Ok(())
+        self.file.sync_all().map_err(Error::sync(&self.path))
     }
 
     /// The frame at an offset, if there is a valid one.

@@ -10,6 +10,7 @@ use super::history;
 use super::load::{Tolerance, load};
 use super::record::Record;
 use crate::Error;
+use crate::disk::Kernel;
 use crate::sealing::Plain;
 use crate::witness::Marks;
 
@@ -23,7 +24,7 @@ const RECORDS: usize = 4;
 ///
 /// If a record is not written as it was read, or a store that accepted a loss does not load afterwards.
 pub fn load_records(dir: &Path, data: &[u8], is_snapshot: bool, damage: (u16, u8)) -> Result<(), Error> {
-    let generations = Generations::open(dir, Arc::new(Plain), &mut Tolerance::new(false))?;
+    let generations = Generations::open(Arc::new(Kernel), dir, Arc::new(Plain), &mut Tolerance::new(false))?;
     let log = generations.begin(0)?;
     if is_snapshot {
         let snapshot = generations.create_snapshot(0)?;
@@ -45,7 +46,7 @@ pub fn load_records(dir: &Path, data: &[u8], is_snapshot: bool, damage: (u16, u8
 
 fn reload(dir: &Path, accept_loss: bool) -> Result<(), Error> {
     let mut tolerance = Tolerance::new(accept_loss);
-    let generations = Generations::open(dir, Arc::new(Plain), &mut tolerance)?;
+    let generations = Generations::open(Arc::new(Kernel), dir, Arc::new(Plain), &mut tolerance)?;
     let loaded = load(&generations, Marks::default(), 0, &mut tolerance)?;
     let _ = history::events(&generations, "", 0, loaded.state.revision, 100);
     let _ = history::undo(&generations, "", 0, loaded.state.revision);

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
@@ -14,7 +13,10 @@ use super::{
     load::Tolerance,
     spare::Spare,
 };
-use crate::{Damage, Error, Revision, Sealing};
+use crate::{
+    Damage, Error, Revision, Sealing,
+    disk::{Disk, DiskFile},
+};
 
 const LOG: &str = "log";
 const SNAPSHOT: &str = "snapshot";
@@ -31,6 +33,7 @@ pub(crate) struct Generation {
 /// The generations of a store, oldest first.
 pub(crate) struct Generations {
     dir: PathBuf,
+    pub(super) disk: Arc<dyn Disk>,
     /// `None` once the store is closed.
     list: RwLock<Option<Vec<Arc<Generation>>>>,
     pub(crate) sealing: Arc<dyn Sealing>,
@@ -39,17 +42,16 @@ pub(crate) struct Generations {
 impl Generations {
     /// Lists the files of a directory, without reading them.
     pub(crate) fn open(
+        disk: Arc<dyn Disk>,
         dir: &Path,
         sealing: Arc<dyn Sealing>,
         tolerance: &mut Tolerance,
     ) -> Result<Generations, Error> {
         let mut logs = BTreeMap::new();
         let mut snapshots = BTreeMap::new();
-        for file in fs::read_dir(dir).map_err(Error::file(dir))? {
-            let file = file.map_err(Error::file(dir))?;
-            let name = file.file_name().to_string_lossy().into_owned();
+        for name in disk.list(dir).map_err(Error::file(dir))? {
             if name.ends_with(UNFINISHED) {
-                fs::remove_file(file.path()).map_err(Error::file(file.path()))?;
+                remove(&*disk, &dir.join(name))?;
             } else if let Some((kind, base)) = parse(&name) {
                 let files = if kind == LOG { &mut logs } else { &mut snapshots };
                 files.insert(base, name);
@@ -57,9 +59,9 @@ impl Generations {
         }
         let mut list = Vec::new();
         for (base, name) in logs {
-            let Some(log) = tolerance.take(open(dir, &name, base))? else { continue };
+            let Some(log) = tolerance.take(open(&*disk, dir, &name, base))? else { continue };
             let snapshot = match snapshots.remove(&base) {
-                Some(name) => tolerance.take(open(dir, &name, base))?,
+                Some(name) => tolerance.take(open(&*disk, dir, &name, base))?,
                 None => None,
             };
             list.push(Arc::new(Generation {
@@ -67,10 +69,17 @@ impl Generations {
                 snapshot: snapshot.map_or_else(OnceLock::new, OnceLock::from),
             }));
         }
-        if let Some(base) = snapshots.into_keys().next_back() {
-            tolerance.accept_or_fail(Damage::Log { file: name(LOG, base), at: 0 })?;
+        let loaded = list.iter().rev().find(|generation| generation.snapshot.get().is_some());
+        let loaded = loaded.map_or(0, |generation| generation.log.base);
+        for (base, file) in snapshots {
+            if base < loaded {
+                // Its generation was being removed when the power failed.
+                remove(&*disk, &dir.join(file))?;
+            } else {
+                tolerance.accept_or_fail(Damage::Log { file: name(LOG, base), at: 0 })?;
+            }
         }
-        Ok(Generations { dir: dir.into(), list: RwLock::new(Some(list)), sealing })
+        Ok(Generations { dir: dir.into(), disk, list: RwLock::new(Some(list)), sealing })
     }
 
     pub(super) fn all(&self) -> Result<Vec<Arc<Generation>>, Error> {
@@ -92,17 +101,31 @@ impl Generations {
     }
 
     /// Starts a generation after a revision, in a prepared file.
-    pub(super) fn begin_in(&self, file: File, path: &Path, base: Revision) -> Result<Arc<Generation>, Error> {
+    pub(super) fn begin_in(
+        &self,
+        file: Box<dyn DiskFile>,
+        path: &Path,
+        base: Revision,
+    ) -> Result<Arc<Generation>, Error> {
         self.begin_with(LogFile::begin(file, path, &name(LOG, base), base)?)
+    }
+
+    /// Continues in the log of a revision, without its snapshot.
+    pub(super) fn continue_in(&self, base: Revision) -> Result<(), Error> {
+        let log = open(&*self.disk, &self.dir, &name(LOG, base), base)?;
+        self.push(log).map(|_| ())
     }
 
     /// The spare file for the next log.
     pub(super) fn spare(&self, bytes: u64) -> Spare {
-        Spare::new(self.dir.join(format!("{SPARE}{UNFINISHED}")), bytes)
+        Spare::new(Arc::clone(&self.disk), self.dir.join(format!("{SPARE}{UNFINISHED}")), bytes)
     }
 
     fn begin_with(&self, log: LogFile) -> Result<Arc<Generation>, Error> {
-        let log = self.finish(log)?;
+        self.push(self.finish(log)?)
+    }
+
+    fn push(&self, log: LogFile) -> Result<Arc<Generation>, Error> {
         let generation = Arc::new(Generation { log, snapshot: OnceLock::new() });
         self.list.write().as_mut().ok_or(Error::Closed)?.push(Arc::clone(&generation));
         Ok(generation)
@@ -147,7 +170,7 @@ impl Generations {
         for file in
             gone.iter().flat_map(|generation| generation.snapshot.get().into_iter().chain([&generation.log]))
         {
-            fs::remove_file(file.path()).map_err(Error::file(file.path()))?;
+            remove(&*self.disk, file.path())?;
         }
         if gone.is_empty() { Ok(()) } else { self.sync() }
     }
@@ -171,24 +194,28 @@ impl Generations {
 
     fn create(&self, kind: &str, base: Revision) -> Result<LogFile, Error> {
         let name = name(kind, base);
-        LogFile::create(&self.dir.join(format!("{name}{UNFINISHED}")), &name, base)
+        LogFile::create(&*self.disk, &self.dir.join(format!("{name}{UNFINISHED}")), &name, base)
     }
 
     /// Gives a file whose contents are on disk its final name.
-    fn finish(&self, file: LogFile) -> Result<LogFile, Error> {
+    fn finish(&self, mut file: LogFile) -> Result<LogFile, Error> {
         let path = self.dir.join(&*file.name);
-        let file = file.named(path)?;
+        file.rename(&*self.disk, path)?;
         self.sync()?;
         Ok(file)
     }
 
     fn sync(&self) -> Result<(), Error> {
-        File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(Error::disk(&self.dir))
+        self.disk.sync_directory(&self.dir).map_err(Error::sync(&self.dir))
     }
 }
 
-fn open(dir: &Path, name: &str, base: Revision) -> Result<LogFile, Error> {
-    let file = LogFile::open(&dir.join(name), name)?;
+fn remove(disk: &dyn Disk, path: &Path) -> Result<(), Error> {
+    disk.remove(path).map_err(Error::file(path))
+}
+
+fn open(disk: &dyn Disk, dir: &Path, name: &str, base: Revision) -> Result<LogFile, Error> {
+    let file = LogFile::open(disk, &dir.join(name), name)?;
     if file.base != base {
         return Err(Damage::Log { file: name.into(), at: 0 }.into());
     }

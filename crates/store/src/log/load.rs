@@ -5,8 +5,11 @@
 //! against the digest of the last write. An invalid frame ends a log only if no valid frame follows: otherwise it had been
 //! synced, because every commit is synced before the next is written, and acknowledged writes would be lost. Files that only
 //! history needs are checked when they are read.
+//!
+//! The last frame of the last log may be in memory only: its writer died before the sync, or the sync failed. It is written again
+//! and synced before anything is served, so that no later power loss takes back what a client has seen.
 
-use std::{sync::Arc, time::Instant};
+use std::{ops::Range, sync::Arc, time::Instant};
 
 use super::{
     Snapshot,
@@ -50,7 +53,7 @@ impl Tolerance {
     }
 
     /// The result of a read; `None` for damage that is accepted.
-    pub(super) fn take<T>(&mut self, read: Result<T, Error>) -> Result<Option<T>, Error> {
+    pub(crate) fn take<T>(&mut self, read: Result<T, Error>) -> Result<Option<T>, Error> {
         match read {
             Err(Error::Corrupt(damage)) => self.accept_or_fail(damage).map(|()| None),
             read => read.map(Some),
@@ -76,8 +79,12 @@ pub(crate) fn load(
     if let Some(snapshot) = all.get(first).and_then(|generation| generation.snapshot.get()) {
         replay.snapshot(snapshot)?;
     }
+    let mut tail = START..START;
     for Generation { log, .. } in all[first..].iter().map(|generation| &**generation) {
-        replay.log(log)?;
+        tail = replay.log(log)?;
+    }
+    if let Some(last) = all.last().filter(|_| !replay.tolerance.lost && !tail.is_empty()) {
+        last.log.rewrite(tail)?;
     }
     let is_whole = replay.has_all_live_entries();
     let Replay { mut state, leases, compacted, .. } = replay;
@@ -104,8 +111,9 @@ pub(crate) fn load(
             loaded.leases.attach(&entry.key, id);
         }
     }
+    drop(all);
     if tolerance.lost || is_stale {
-        write_again(generations, &loaded)?;
+        write_again(generations, &loaded, tolerance.lost)?;
     }
     Ok(loaded)
 }
@@ -113,12 +121,18 @@ pub(crate) fn load(
 /// Writes a snapshot of the loaded entries and removes all other files: after an accepted loss, so that the next load finds a
 /// consistent store; and when values are to be encrypted in another way, so that nothing on disk is plain or needs the
 /// old key.
-fn write_again(generations: &Generations, loaded: &Loaded) -> Result<(), Error> {
+fn write_again(generations: &Generations, loaded: &Loaded, lost: bool) -> Result<(), Error> {
+    let base = loaded.state.revision;
     let mut gone = generations.take_all()?;
-    generations.begin(loaded.state.revision)?;
+    if !lost && gone.last().is_some_and(|last| last.log.base == base) {
+        // It has no values, and until the snapshot is on disk only it may have the last leases.
+        generations.continue_in(base)?;
+    } else {
+        generations.begin(base)?;
+    }
     Snapshot::of(&loaded.state, &loaded.leases, loaded.compacted).write(generations)?;
     // A file of the same revision was replaced by the new one.
-    gone.retain(|old| old.log.base != loaded.state.revision);
+    gone.retain(|old| old.log.base != base);
     generations.remove(&gone)
 }
 
@@ -152,7 +166,7 @@ impl<'a> Replay<'a> {
 
     fn snapshot(&mut self, file: &LogFile) -> Result<(), Error> {
         let mut totals = None;
-        let end = self.frames(file, |replay, record| {
+        let Range { end, .. } = self.frames(file, |replay, record| {
             match record {
                 Record::Write(write) => {
                     if let Some(entry) = write.entry(write.key.into()) {
@@ -177,32 +191,32 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Replays a log, and truncates a frame that was never acknowledged.
-    fn log(&mut self, file: &LogFile) -> Result<(), Error> {
+    /// Replays a log, and truncates a frame that was never acknowledged. Returns the place of the last frame.
+    fn log(&mut self, file: &LogFile) -> Result<Range<u64>, Error> {
         if file.base != self.state.revision {
             self.tolerance.accept_or_fail(Damage::Log { file: file.name.to_string(), at: 0 })?;
         }
-        let end = self.frames(file, |replay, record| match record {
+        let tail = self.frames(file, |replay, record| match record {
             Record::Write(write) => replay.write(&write),
             record => {
                 replay.other(&record);
                 Ok(())
             }
         })?;
-        if end < file.end() && !self.tolerance.lost {
-            file.cut(end).map_err(Error::file(file.path()))?;
+        if tail.end < file.end() && !self.tolerance.lost {
+            file.cut(tail.end)?;
         }
-        Ok(())
+        Ok(tail)
     }
 
-    /// Calls `replay` with every record of a file, and returns the end of the frames.
+    /// Calls `replay` with every record of a file, and returns the place of the last frame.
     fn frames(
         &mut self,
         file: &LogFile,
         mut replay: impl FnMut(&mut Self, Record<'_>) -> Result<(), Error>,
-    ) -> Result<u64, Error> {
+    ) -> Result<Range<u64>, Error> {
         let mut buffer = std::mem::take(&mut self.buffer);
-        let mut at = START;
+        let (mut last, mut at) = (START, START);
         loop {
             while let Some(frame) = file.frame(at, &mut buffer)? {
                 for record in frame.records(&file.name, at) {
@@ -210,14 +224,14 @@ impl<'a> Replay<'a> {
                         replay(self, record)?;
                     }
                 }
-                at = frame.head.end(at);
+                (last, at) = (at, frame.head.end(at));
             }
             let Some(next) = file.frame_behind(at, &mut buffer)? else { break };
             self.tolerance.accept_or_fail(Damage::Log { file: file.name.to_string(), at })?;
             at = next;
         }
         self.buffer = buffer;
-        Ok(at)
+        Ok(last..at)
     }
 
     fn write(&mut self, write: &Write<'_>) -> Result<(), Error> {

@@ -45,7 +45,7 @@ impl Snapshot {
         let file = generations.create_snapshot(self.totals.revision)?;
         if let Err(error) = self.fill(&file, &*generations.sealing) {
             // A temporary file is never loaded; removing it only frees its space.
-            let _ = std::fs::remove_file(file.path());
+            let _ = generations.disk.remove(file.path());
             return Err(error);
         }
         generations.complete(file)

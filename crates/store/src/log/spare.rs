@@ -9,25 +9,21 @@
 
 use std::{
     error::Error as StdError,
-    fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    sync::Arc,
     thread::{self, JoinHandle},
 };
 
-use corten_base::files;
-use rustix::fs::{FallocateFlags, OFlags};
-
 use super::file::PAGE;
+use crate::disk::{Disk, DiskFile};
 
-/// The size of one write of zeros: small enough that a commit does not wait for it long.
-const STEP: u64 = 256 << 10;
 /// The free space that a spare file needs, as a multiple of its size.
 const ROOM: u64 = 8;
 const STACK_BYTES: usize = 256 << 10;
 
 pub(super) struct Spare {
+    disk: Arc<dyn Disk>,
     path: PathBuf,
     bytes: u64,
     state: State,
@@ -35,16 +31,16 @@ pub(super) struct Spare {
 
 enum State {
     Absent,
-    Underway(JoinHandle<io::Result<File>>),
-    Ready(File),
+    Underway(JoinHandle<io::Result<Box<dyn DiskFile>>>),
+    Ready(Box<dyn DiskFile>),
     /// It could not be created; retried when the reason may be gone.
     Failed,
 }
 
 impl Spare {
     /// A spare file of this size, rounded to whole pages.
-    pub(super) fn new(path: PathBuf, bytes: u64) -> Spare {
-        Spare { path, bytes: bytes.next_multiple_of(PAGE), state: State::Absent }
+    pub(super) fn new(disk: Arc<dyn Disk>, path: PathBuf, bytes: u64) -> Spare {
+        Spare { disk, path, bytes: bytes.next_multiple_of(PAGE), state: State::Absent }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -60,9 +56,9 @@ impl Spare {
         if !matches!(self.state, State::Absent) {
             return;
         }
-        let (path, bytes) = (self.path.clone(), self.bytes);
+        let (disk, path, bytes) = (Arc::clone(&self.disk), self.path.clone(), self.bytes);
         let thread = thread::Builder::new().name("store-spare".into()).stack_size(STACK_BYTES);
-        self.state = match thread.spawn(move || prepare(&path, bytes)) {
+        self.state = match thread.spawn(move || prepare(&*disk, &path, bytes)) {
             Ok(thread) => State::Underway(thread),
             Err(error) => failed(&error),
         };
@@ -77,7 +73,7 @@ impl Spare {
     }
 
     /// Takes the prepared file. The caller renames it.
-    pub(super) fn take(&mut self) -> Option<File> {
+    pub(super) fn take(&mut self) -> Option<Box<dyn DiskFile>> {
         if !self.is_ready() {
             return None;
         }
@@ -98,7 +94,7 @@ impl Spare {
     pub(super) fn discard(&mut self) {
         self.wait_until_prepared();
         if let State::Ready(_) = std::mem::replace(&mut self.state, State::Failed)
-            && let Err(error) = fs::remove_file(&self.path)
+            && let Err(error) = self.disk.remove(&self.path)
         {
             tracing::warn!(err = %error, "cannot remove spare log file");
         }
@@ -128,58 +124,29 @@ fn failed(error: &io::Error) -> State {
 }
 
 /// Creates a file of zeros on disk; removes it after a failure.
-fn prepare(path: &Path, bytes: u64) -> io::Result<File> {
-    let file =
-        files::open_private(OpenOptions::new().read(true).write(true).create(true).truncate(true), path)?;
-    let filled = has_room(&file, bytes).and_then(|()| fill(&file, path, bytes));
-    if let Err(error) = filled {
-        drop(file);
-        fs::remove_file(path)?;
-        return Err(error);
+fn prepare(disk: &dyn Disk, path: &Path, bytes: u64) -> io::Result<Box<dyn DiskFile>> {
+    if path.parent().is_some_and(|dir| disk.free_bytes(dir).is_ok_and(|free| free / ROOM < bytes)) {
+        return Err(io::ErrorKind::StorageFull.into());
     }
-    Ok(file)
-}
-
-fn has_room(file: &File, bytes: u64) -> io::Result<()> {
-    let disk = rustix::fs::fstatvfs(file)?;
-    match disk.f_bavail.saturating_mul(disk.f_frsize) / ROOM >= bytes {
-        true => Ok(()),
-        false => Err(io::ErrorKind::StorageFull.into()),
+    let filled = disk.create_zeroed(path, bytes).and_then(|file| file.sync_all().map(|()| file));
+    if filled.is_err() {
+        disk.remove(path)?;
     }
-}
-
-/// Writes zeros, with direct I/O if the file system supports it, to save a copy and memory.
-fn fill(file: &File, path: &Path, bytes: u64) -> io::Result<()> {
-    // Allocates all blocks at once, if the file system supports it.
-    let _ = rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes);
-    let direct = OpenOptions::new().write(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path);
-    if !direct.is_ok_and(|direct| write_zeros(&direct, bytes).is_ok()) {
-        write_zeros(file, bytes)?;
-    }
-    file.sync_all()
-}
-
-fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
-    let room = vec![0; (STEP + PAGE) as usize];
-    let zeros = &room[room.as_ptr().align_offset(PAGE as usize)..][..STEP as usize];
-    let mut at = 0;
-    while at < bytes {
-        let step = STEP.min(bytes - at);
-        file.write_all_at(&zeros[..step as usize], at)?;
-        at += step;
-    }
-    Ok(())
+    filled
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use crate::disk::Kernel;
 
     #[test]
     fn a_file_is_prepared_and_taken_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("spare.tmp");
-        let mut spare = Spare::new(path.clone(), (1 << 20) + PAGE);
+        let mut spare = Spare::new(Arc::new(Kernel), path.clone(), (1 << 20) + PAGE);
         assert!(!spare.is_ready() && spare.take().is_none());
         spare.start();
         spare.start();
@@ -187,7 +154,7 @@ mod tests {
             thread::yield_now();
         }
         let file = spare.take().unwrap();
-        assert_eq!(file.metadata().unwrap().len(), (1 << 20) + PAGE);
+        assert_eq!(file.size().unwrap(), (1 << 20) + PAGE);
         assert!(fs::read(&path).unwrap().iter().all(|byte| *byte == 0));
         assert!(spare.take().is_none(), "it is gone");
         spare.start();
@@ -199,7 +166,7 @@ mod tests {
     fn a_failed_preparation_is_not_retried_by_itself() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("no such directory").join("spare.tmp");
-        let mut spare = Spare::new(path.clone(), PAGE);
+        let mut spare = Spare::new(Arc::new(Kernel), path.clone(), PAGE);
         spare.start();
         spare.wait_until_prepared();
         assert!(matches!(spare.state, State::Failed));

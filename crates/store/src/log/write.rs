@@ -62,7 +62,7 @@ impl Engine {
             return Err(Error::Invalid("a commit is larger than 4 GiB"));
         }
         if self.generation.log.end() + self.frame.len() > self.prepared && self.spare.is_ready() {
-            self.continue_in_next_log();
+            self.continue_in_next_log()?;
         }
         let log = &self.generation.log;
         let at = log.end();
@@ -75,15 +75,20 @@ impl Engine {
                 self.prepared = enough;
             }
         }
-        if let Err(error) = log.write(self.frame.whole_pages(at), at).and_then(|()| log.sync()) {
+        if let Err(error) = log.write(self.frame.whole_pages(at), at) {
             // A partly written frame must not be found at the next open; the next commit overwrites it.
             self.prepared = 0;
             self.spare.discard();
-            if let Err(error) = log.cut(at) {
-                tracing::warn!(err = %error, "cannot truncate log after failed commit");
+            match log.cut(at) {
+                Ok(()) => {}
+                Err(error @ Error::Sync { .. }) => return Err(error),
+                Err(error) => {
+                    tracing::warn!(err = &error as &dyn StdError, "cannot truncate log after failed commit");
+                }
             }
             return Err(Error::disk(log.path())(error));
         }
+        log.sync_frames()?;
         log.announce(end);
         self.last = last;
         // A store with few writes needs no spare file.
@@ -94,13 +99,18 @@ impl Engine {
     }
 
     /// Continues in the prepared log file, or in the current one if that fails.
-    fn continue_in_next_log(&mut self) {
-        if let Err(error) = self.begin_generation() {
-            tracing::warn!(
-                err = &error as &dyn StdError,
-                "cannot start new log file; appending to the current one"
-            );
+    fn continue_in_next_log(&mut self) -> Result<(), Error> {
+        match self.begin_generation() {
+            Err(error @ Error::Sync { .. }) => return Err(error),
+            Err(error) => {
+                tracing::warn!(
+                    err = &error as &dyn StdError,
+                    "cannot start new log file; appending to the current one"
+                );
+            }
+            Ok(_) => {}
         }
+        Ok(())
     }
 
     /// Continues in a new log file, so that the current state can be written as its snapshot; false if the current log is
@@ -112,7 +122,7 @@ impl Engine {
         }
         self.prepared = 0;
         // A completed log ends with its last frame.
-        log.cut(log.end()).map_err(Error::disk(log.path()))?;
+        log.cut(log.end())?;
         self.spare.allow_retry();
         (self.generation, self.prepared) = match self.spare.take() {
             Some(file) => {

@@ -4,7 +4,9 @@
 pub(crate) mod etcd;
 pub(crate) mod etcd_members;
 pub(crate) mod etcd_process;
+pub(crate) mod simulated_disk;
 pub(crate) mod subject;
+pub(crate) mod workload;
 
 use std::{fs, path::Path, sync::Arc};
 
