@@ -21,6 +21,7 @@ mod node;
 mod pod_network;
 mod proxy;
 mod scheduler;
+mod secrets_encrypt;
 mod server;
 mod stop_signals;
 mod token;
@@ -53,6 +54,8 @@ enum Command {
     ControllerManager(Box<controller_manager::Args>),
     /// Run only the scheduler, against any Kubernetes API server.
     Scheduler(scheduler::Args),
+    /// Show the encryption of Secrets in the datastore, and replace its keys.
+    SecretsEncrypt(secrets_encrypt::Args),
     /// Move the objects of a cluster between datastores.
     Datastore(datastore::Args),
     /// Serve etcd's v3 API from an embedded store, as a cluster of one member.
@@ -99,6 +102,7 @@ fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
         Command::Token(args) => token::run(args),
         Command::ControllerManager(args) => controller_manager::run(&args),
         Command::Scheduler(args) => scheduler::run(args),
+        Command::SecretsEncrypt(args) => secrets_encrypt::run(&args),
         Command::Datastore(args) => datastore::run(args),
         Command::Etcd(args) => etcd::run(&args),
         Command::Proxy(args) => proxy::run(&args),

@@ -3,6 +3,7 @@
 mod addons;
 mod authentication;
 mod datastore;
+mod encryption;
 mod joining;
 pub(crate) mod node_network;
 
@@ -151,6 +152,8 @@ pub(crate) struct Args {
     /// Use the EncryptionConfiguration again whenever its file changes.
     #[arg(long, requires = "encryption_provider_config")]
     encryption_provider_config_automatic_reload: bool,
+    #[command(flatten)]
+    secrets_encryption: encryption::EncryptionFlags,
     /// Seconds that pods tolerate the taint not-ready:NoExecute, unless they have a toleration of their own.
     #[arg(long, default_value_t = 300)]
     default_not_ready_toleration_seconds: i64,
@@ -310,20 +313,12 @@ async fn serve(
     if args.etcd_listen.is_wanted() && args.datastore.is_etcd()? {
         bail!("--etcd-listen-client-urls serves the embedded store only; remove it, or --etcd-servers");
     }
-    let encryption = match &args.encryption_provider_config {
-        Some(file) => EncryptionAtRest::load(file)?,
-        None => EncryptionAtRest::default(),
-    };
-    let encryption = Arc::new(encryption);
+    let encryption = encryption::load(&args).await?;
     let (store, pki) = match args.datastore.connect(Arc::clone(&encryption)).await? {
         Some(store) => (store, open_pki(data_dir, &args)?),
         None => open(data_dir, &args, Arc::clone(&encryption), threads)?,
     };
     crate::datastore::check_complete(&store)?;
-    let reload = args.encryption_provider_config_automatic_reload;
-    if let Some(file) = args.encryption_provider_config.clone().filter(|_| reload) {
-        tokio::spawn(async move { encryption.follow(&file).await });
-    }
     let address = SocketAddr::new(args.bind_address, args.secure_port);
     let listener = TcpListener::bind(address)
         .await
@@ -340,7 +335,8 @@ async fn serve(
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,
-        store,
+        store: store.clone(),
+        encryption: Arc::clone(&encryption),
         listener: Some(listener),
         clock: Clock::real(),
         runtime_config: args.runtime_config.clone(),
@@ -360,6 +356,7 @@ async fn serve(
     let names = if args.runs("dns") { args.cluster_dns() } else { Vec::new() };
     let own_node = node.as_ref().map(|node| node.name.as_str());
     node_network::install(&administrator, &names, own_node).await;
+    encryption::follow(encryption, store, administrator.clone(), data_dir)?;
     joining::install(&administrator, &args.join_settings(endpoint.unwrap_or(advertised), authority.pem()))
         .await;
     addons::install(&administrator, |addon| args.runs(addon)).await;

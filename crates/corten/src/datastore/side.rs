@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use corten_apiserver::{EncryptedForms, EncryptionAtRest, StorageMediaType, StoredForms};
+use corten_base::Clock;
 use corten_store::{EtcdOptions, Opened, Options, Sealing, SealingError, Store};
 
 use crate::etcd_client::{self, TlsFiles};
@@ -67,9 +68,11 @@ impl Side<'_> {
 
     pub(super) async fn open(&self, role: Role) -> anyhow::Result<Store> {
         let encryption = match self.encryption {
-            Some(file) => EncryptionAtRest::load(file)?,
+            Some(file) => EncryptionAtRest::load(file, false, Clock::real())?,
             None => EncryptionAtRest::default(),
         };
+        encryption.start().await;
+        encryption.await_plugins().await?;
         let opened = match self.urls() {
             Some(urls) => self.connect(&urls, Arc::new(encryption), role).await,
             None => self.open_directory(encryption, role),
