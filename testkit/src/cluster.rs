@@ -222,6 +222,7 @@ fn server_options(pki: ServerPki, store: Store, clock: Clock) -> corten_apiserve
         authentication: AuthenticationOptions::of(&pki).expect("fresh keys are good"),
         pki,
         store,
+        encryption: Arc::default(),
         listener: None,
         clock,
         runtime_config: RuntimeConfig::default(),

@@ -121,7 +121,7 @@ impl Server {
                 .await;
         }
         if endpoints::is_health(&info.path) {
-            self.health.check_store().await;
+            self.health.check(path).await;
         }
         match info.resource.clone() {
             None if endpoints::is_large(&info.path) => {

@@ -1,20 +1,41 @@
-//! Encryption of objects at rest: the file of `--encryption-provider-config`, and the resource of a key in the store.
+//! Encryption of objects at rest: the file of `--encryption-provider-config`, the KMS plugins that it names, and the resource of
+//! a key in the store.
 //!
 //! Invariants: an object is sealed by the providers of its resource, whatever its key looks like; a changed file that cannot
-//! be used changes nothing. Values written before are sealed again when the store opens.
+//! be used, or whose plugins are not healthy, changes nothing. Values written before are sealed again when the store opens.
+
+mod plugin;
+mod plugins;
+mod reload;
 
 use std::collections::HashMap;
+use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::{fmt, fs, io};
+use std::time::Duration;
 
-use corten_encryption::{ConfigurationError, Encryption, Opened as OpenedValue, ProviderError};
+use corten_base::Clock;
+use corten_encryption::kms::Undecrypted;
+use corten_encryption::{
+    ConfigurationError, Encryption, EnvelopeMetrics, Opened as OpenedValue, ParseOptions, ProviderError,
+};
+use corten_serving::metrics::Exposition;
 use corten_store::{Opened, Sealing, SealingError};
-use corten_sys::files::Entries;
+use futures_util::future::join_all;
 use parking_lot::RwLock;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
 
-/// Maximum size of the file.
-const MAX_BYTES: u64 = 3 << 20;
+use crate::server_id;
+use plugins::Plugins;
+
+/// The time for which a server waits for its plugins when it opens an embedded store, which it cannot read without them.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_RETRY: Duration = Duration::from_secs(3);
+/// The delay of a blocking reader beyond the plugin's timeout, while other data keys are requested.
+const BLOCKING_MARGIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum EncryptionError {
@@ -32,78 +53,156 @@ pub enum EncryptionError {
         #[source]
         source: ConfigurationError,
     },
+    #[error(
+        "KMS plugins are not healthy: {0}; check that they run and that this process may use their sockets"
+    )]
+    Unhealthy(String),
 }
 
 /// The encryption of all objects in the store.
 #[derive(Default)]
 pub struct EncryptionAtRest {
-    current: RwLock<Arc<Encryption>>,
+    current: RwLock<Arc<Configured>>,
+    metrics: Arc<EnvelopeMetrics>,
+    /// The file, and true if it is read again when it changes; `None` without one.
+    file: Option<(PathBuf, bool)>,
+    clock: Option<Clock>,
+    /// Where requests to plugins run.
+    runtime: Option<Handle>,
+    /// The hash of the configuration in force.
+    in_force: watch::Sender<String>,
+}
+
+/// One configuration.
+#[derive(Default)]
+struct Configured {
+    encryption: Encryption,
+    plugins: Plugins,
+    /// The hash of the file.
+    hash: String,
 }
 
 impl EncryptionAtRest {
-    /// Reads an `EncryptionConfiguration`.
-    pub fn load(path: &Path) -> Result<EncryptionAtRest, EncryptionError> {
-        let encryption = parse(path, &read(path)?)?;
-        Ok(EncryptionAtRest { current: RwLock::new(Arc::new(encryption)) })
+    /// Reads an `EncryptionConfiguration`. With `reload`, [`EncryptionAtRest::follow`] will read it again.
+    pub fn load(path: &Path, reload: bool, clock: Clock) -> Result<EncryptionAtRest, EncryptionError> {
+        let mut encryption = EncryptionAtRest {
+            file: Some((path.to_owned(), reload)),
+            clock: Some(clock),
+            runtime: Handle::try_current().ok(),
+            ..EncryptionAtRest::default()
+        };
+        let configured = encryption.configure(path, &reload::read(path)?)?;
+        encryption.metrics.set_configuration(configured.hash.clone());
+        encryption.in_force.send_replace(configured.hash.clone());
+        encryption.current = RwLock::new(Arc::new(configured));
+        Ok(encryption)
     }
 
-    /// Uses the file again whenever it changes; it can be replaced or written in place.
-    pub async fn follow(&self, path: &Path) {
-        let directory =
-            path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut changes = match Entries::of(directory) {
-            Ok(changes) => changes,
-            Err(err) => {
-                tracing::error!(%err, "cannot watch encryption configuration; changes need a restart");
-                return;
+    fn clock(&self) -> Clock {
+        self.clock.clone().unwrap_or_else(Clock::real)
+    }
+
+    fn configure(&self, path: &Path, text: &[u8]) -> Result<Configured, EncryptionError> {
+        let reload = self.reloads();
+        let options = ParseOptions { reload, clock: self.clock.clone(), metrics: Arc::clone(&self.metrics) };
+        let encryption = Encryption::parse(text, &options)
+            .map_err(|source| EncryptionError::Configuration { path: path.into(), source })?;
+        let plugins = Plugins::of(&encryption, &self.metrics, &self.clock());
+        Ok(Configured { encryption, plugins, hash: server_id::sha256(text) })
+    }
+
+    /// Checks the KMS plugins, and from then on for as long as the configuration is in force. Plugins may become healthy later.
+    pub async fn start(&self) {
+        self.current().plugins.start().await;
+    }
+
+    /// Waits until all KMS plugins are healthy.
+    pub async fn await_plugins(&self) -> Result<(), EncryptionError> {
+        let (clock, current) = (self.clock(), self.current());
+        let mut last = String::new();
+        let healthy = async {
+            loop {
+                match current.plugins.check().await {
+                    Ok(()) => return,
+                    Err(problem) => last = problem,
+                }
+                clock.sleep(START_RETRY).await;
             }
         };
-        let mut used: Option<Vec<u8>> = None;
-        loop {
-            // Compared before the first change, too: one may have happened since the start.
-            match read(path).map(|text| Some(text).filter(|text| used.as_ref() != Some(text))) {
-                Ok(None) => {}
-                Ok(Some(text)) => match parse(path, &text) {
-                    Ok(encryption) => {
-                        *self.current.write() = Arc::new(encryption);
-                        if used.is_some() {
-                            tracing::info!("reloaded encryption configuration");
-                        }
-                        used = Some(text);
-                    }
-                    Err(err) => report(&err),
-                },
-                Err(err) => report(&err),
-            }
-            if let Err(err) = changes.next().await {
-                tracing::error!(%err, "cannot watch encryption configuration; changes need a restart");
-                return;
-            }
+        match clock.timeout(START_PATIENCE, healthy).await {
+            Some(()) => Ok(()),
+            None => Err(EncryptionError::Unhealthy(last)),
         }
     }
 
-    fn current(&self) -> Arc<Encryption> {
+    /// The hash of the configuration in force, as it changes; empty without one.
+    pub fn in_force(&self) -> watch::Receiver<String> {
+        self.in_force.subscribe()
+    }
+
+    /// True if the file is read again when it changes.
+    pub(crate) fn reloads(&self) -> bool {
+        self.file.as_ref().is_some_and(|(_, reload)| *reload)
+    }
+
+    /// True if the health endpoints check the plugins.
+    pub(crate) fn has_check(&self) -> bool {
+        self.reloads() || !self.current().plugins.is_empty()
+    }
+
+    /// Checks the plugins of the configuration in force.
+    pub(crate) async fn check(&self) -> Result<(), String> {
+        let current = self.current();
+        current.plugins.check().await
+    }
+
+    pub(crate) fn render_metrics(&self, out: &mut Exposition) {
+        if self.file.is_some() {
+            self.metrics.render(out, &server_id::hash());
+        }
+    }
+
+    fn current(&self) -> Arc<Configured> {
         self.current.read().clone()
     }
-}
 
-fn report(err: &EncryptionError) {
-    let err = err as &dyn std::error::Error;
-    tracing::error!(err, "cannot reload encryption configuration; keeping the one in force");
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, EncryptionError> {
-    let failed = |source| EncryptionError::Read { path: path.into(), source };
-    if fs::metadata(path).map_err(failed)?.len() > MAX_BYTES {
-        let source = ConfigurationError::Size;
-        return Err(EncryptionError::Configuration { path: path.into(), source });
+    /// Requests a data key. Returns a future that ends with the attempt.
+    fn request(
+        &self,
+        current: &Configured,
+        undecrypted: &Undecrypted,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let mut attempt = current.plugins.request(self.runtime.as_ref()?, undecrypted)?;
+        Some(async move {
+            // An error means that the attempt has ended.
+            let _ = attempt.wait_for(|ended| *ended).await;
+        })
     }
-    let text = fs::read(path).map_err(failed)?;
-    if text.is_empty() { Err(EncryptionError::Empty(path.into())) } else { Ok(text) }
-}
 
-fn parse(path: &Path, text: &[u8]) -> Result<Encryption, EncryptionError> {
-    Encryption::parse(text).map_err(|source| EncryptionError::Configuration { path: path.into(), source })
+    /// Opens a value on a thread that may block.
+    fn open_blocking(
+        &self,
+        group: &str,
+        resource: &str,
+        key: &[u8],
+        stored: &[u8],
+    ) -> Result<Option<OpenedValue>, ProviderError> {
+        let current = self.current();
+        let opened = current.encryption.open(group, resource, key, stored);
+        let Err(ProviderError::Undecrypted(undecrypted)) = &opened else { return opened };
+        let (Some(attempt), Some(runtime)) = (self.request(&current, undecrypted), &self.runtime) else {
+            return opened;
+        };
+        let (ended, wait) = std::sync::mpsc::sync_channel(1);
+        runtime.spawn(async move {
+            attempt.await;
+            // The reader may have given up.
+            let _ = ended.send(());
+        });
+        // After the time, the value cannot be opened, and the error says why.
+        let _ = wait.recv_timeout(undecrypted.kms.timeout().saturating_add(BLOCKING_MARGIN));
+        current.encryption.open(group, resource, key, stored)
+    }
 }
 
 impl fmt::Debug for EncryptionAtRest {
@@ -115,12 +214,12 @@ impl fmt::Debug for EncryptionAtRest {
 impl Sealing for EncryptionAtRest {
     fn seal(&self, key: &str, plain: &[u8]) -> Result<Option<Vec<u8>>, SealingError> {
         let Some((group, resource)) = resource_of(key) else { return Ok(None) };
-        self.current().seal(group, resource, key.as_bytes(), plain).map_err(failure)
+        self.current().encryption.seal(group, resource, key.as_bytes(), plain).map_err(failure)
     }
 
     fn open(&self, key: &str, stored: &[u8]) -> Result<Option<Opened>, SealingError> {
         let Some((group, resource)) = resource_of(key) else { return Ok(None) };
-        let opened = self.current().open(group, resource, key.as_bytes(), stored).map_err(failure)?;
+        let opened = self.open_blocking(group, resource, key.as_bytes(), stored).map_err(failure)?;
         // AES-CBC authenticates nothing: one of 256 values opens with any other key of the same name.
         if opened.as_ref().is_some_and(|opened| !opened.plain.starts_with(b"{")) {
             return Err(SealingError::new(
@@ -141,15 +240,16 @@ impl EncryptionAtRest {
         plain: &[u8],
     ) -> Result<Option<Vec<u8>>, ProviderError> {
         let Some((group, resource)) = resource_of(key) else { return Ok(None) };
-        self.current().seal(group, resource, context, plain)
+        self.current().encryption.seal(group, resource, context, plain)
     }
 
     /// True if the value of a key is sealed when it is written.
     pub(crate) fn seals(&self, key: &str) -> bool {
-        resource_of(key).is_some_and(|(group, resource)| self.current().seals(group, resource))
+        resource_of(key).is_some_and(|(group, resource)| self.current().encryption.seals(group, resource))
     }
 
-    /// The value of a sealed form; `None` if it is not sealed.
+    /// The value of a sealed form; `None` if it is not sealed. A data key that is not decrypted is requested, for a later
+    /// attempt.
     pub(crate) fn open_from_etcd(
         &self,
         key: &str,
@@ -161,7 +261,38 @@ impl EncryptionAtRest {
         if resource.is_empty() {
             return Encryption::default().open("", "", context, stored);
         }
-        self.current().open(group, resource, context, stored)
+        let current = self.current();
+        let opened = current.encryption.open(group, resource, context, stored);
+        if let Err(ProviderError::Undecrypted(undecrypted)) = &opened {
+            // The attempt goes on without this future.
+            drop(self.request(&current, undecrypted));
+        }
+        opened
+    }
+
+    /// Requests the data keys of values that will be opened. Returns a future that ends when all attempts have ended; `None`
+    /// if all data keys are there.
+    pub(crate) fn prepare<'v>(
+        &self,
+        values: impl Iterator<Item = (String, &'v [u8])>,
+    ) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        let current = self.current();
+        if current.plugins.is_empty() {
+            return None;
+        }
+        let mut attempts = Vec::new();
+        for (key, stored) in values {
+            let Some((group, resource)) = resource_of(&key) else { continue };
+            if let Some(undecrypted) = current.encryption.undecrypted(group, resource, stored) {
+                attempts.extend(self.request(&current, &undecrypted));
+            }
+        }
+        if attempts.is_empty() {
+            return None;
+        }
+        Some(Box::pin(async move {
+            join_all(attempts).await;
+        }))
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn answer(
             Ok(respond::bytes(200, METRICS_CONTENT_TYPE, server.health.metrics().into_bytes()))
         }
         "metrics" if path == "/metrics" => {
-            let text = server.metrics.render(&server.backend, &server.lanes);
+            let text = server.metrics.render(&server.backend, &server.lanes, &server.encryption);
             Ok(respond::bytes(200, METRICS_CONTENT_TYPE, text.into_bytes()))
         }
         ".well-known" | "openid" => oidc::answer(server, method, trimmed, headers),

@@ -117,6 +117,8 @@ pub struct Options {
     pub pki: ServerPki,
     pub authentication: AuthenticationOptions,
     pub store: Store,
+    /// The encryption of the store's values.
+    pub encryption: Arc<EncryptionAtRest>,
     /// The listener for network clients; `None` if all clients are in this process.
     pub listener: Option<TcpListener>,
     pub clock: Clock,
@@ -141,6 +143,7 @@ pub struct Options {
 pub struct Server {
     backend: Arc<Backend>,
     metrics: Metrics,
+    encryption: Arc<EncryptionAtRest>,
     health: Health,
     client_certificates: ClientCertificates,
     /// The server address in discovery and in the URI of token keys: the endpoint for pods, if there is one.
@@ -181,7 +184,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let admission = admission::Admission::start(&options.admission_plugins, &options.store);
     let authorizer = authorization::Authorizer::start(options.authorization_modes, &options.store);
     let server = Arc::new(Server {
-        health: Health::new(options.store.clone()),
+        health: Health::new(options.store.clone(), Arc::clone(&options.encryption)),
         backend: Arc::new(Backend {
             catalog,
             clock: options.clock,
@@ -197,6 +200,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
             resource_metrics: resource_metrics::ResourceMetrics::default(),
         }),
         metrics: Metrics::new(),
+        encryption: options.encryption,
         client_certificates,
         advertised: options.endpoint.unwrap_or(options.advertised).to_string(),
         port: options.advertised.port(),

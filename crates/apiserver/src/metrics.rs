@@ -10,6 +10,7 @@ use corten_api::Str;
 use corten_serving::metrics::{Exposition, Histogram, Kind};
 use parking_lot::Mutex;
 
+use crate::EncryptionAtRest;
 use crate::allocation;
 use crate::call::Backend;
 use crate::in_flight::Lanes;
@@ -72,7 +73,7 @@ impl Metrics {
     }
 
     /// All metrics, in Prometheus' text format.
-    pub(crate) fn render(&self, backend: &Backend, lanes: &Lanes) -> String {
+    pub(crate) fn render(&self, backend: &Backend, lanes: &Lanes, encryption: &EncryptionAtRest) -> String {
         let mut out = Exposition::default();
         self.render_requests(&mut out);
         let [running, refused] = ["apiserver_current_inflight_requests", "apiserver_dropped_requests_total"];
@@ -124,6 +125,7 @@ impl Metrics {
         render_allocation(&mut out, backend);
         backend.admission.render_metrics(&mut out);
         self.more.lock().iter().for_each(|render| render(&mut out));
+        encryption.render_metrics(&mut out);
         self.render_process(&mut out);
         out.finish()
     }

@@ -76,6 +76,20 @@ pub fn write_private(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     create_private(path)?.write_all(bytes.as_ref())
 }
 
+/// Replaces a file, for its owner only, in one step that survives a loss of power: readers see the old contents or the new.
+pub fn replace_private(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".tmp");
+    let temporary = path.with_file_name(name);
+    let mut file = create_private(&temporary)?;
+    file.write_all(bytes.as_ref())?;
+    file.sync_all()?;
+    std::fs::rename(&temporary, path)?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    open_directory(directory.unwrap_or(Path::new(".")), OFlags::empty())?.sync_all()
+}
+
 /// Replaces the contents of a file, and then sets its mode. It stays the same inode, so that containers that have it
 /// mounted see the new contents.
 pub fn write(path: &Path, mode: u32, bytes: impl AsRef<[u8]>) -> io::Result<()> {

@@ -15,7 +15,7 @@ pub(crate) use copy::{ROOT as REGISTRY, is_copied};
 pub(crate) use marker::check_complete;
 pub(crate) use migrate::fill;
 use side::Role;
-pub(crate) use side::Side;
+pub(crate) use side::{Side, load_encryption};
 
 /// Move the objects of a cluster between datastores.
 #[derive(Parser)]
@@ -31,8 +31,8 @@ enum Command {
 }
 
 /// Opens the store of a data directory that no server uses, only to read it.
-pub(crate) fn open_directory(data_dir: &Path, encryption: Option<&Path>) -> anyhow::Result<Store> {
-    side::open_directory(data_dir, encryption, Role::Source)
+pub(crate) async fn open_directory(data_dir: &Path, encryption: Option<&Path>) -> anyhow::Result<Store> {
+    side::open_directory(data_dir, encryption, Role::Source).await
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {

@@ -22,6 +22,7 @@ mod node;
 mod pod_network;
 mod proxy;
 mod scheduler;
+mod secrets_encrypt;
 mod server;
 mod server_join;
 mod stop_signals;
@@ -64,6 +65,8 @@ enum Command {
     Scheduler(scheduler::Args),
     /// Make, list, schedule and restore backups of a cluster.
     Backup(Box<backup::Args>),
+    /// Show the encryption of Secrets in the datastore, and replace its keys.
+    SecretsEncrypt(secrets_encrypt::Args),
     /// Move the objects of a cluster between datastores.
     Datastore(datastore::Args),
     /// Serve etcd's v3 API from an embedded store, as a cluster of one member.
@@ -115,6 +118,7 @@ fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
         Command::ControllerManager(args) => controller_manager::run(&args),
         Command::Scheduler(args) => scheduler::run(args),
         Command::Backup(args) => backup::run(*args),
+        Command::SecretsEncrypt(args) => secrets_encrypt::run(&args),
         Command::Datastore(args) => datastore::run(args),
         Command::Etcd(args) => etcd::run(&args),
         Command::Proxy(args) => proxy::run(&args),

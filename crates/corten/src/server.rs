@@ -3,6 +3,7 @@
 mod addons;
 mod authentication;
 mod datastore;
+mod encryption;
 mod joining;
 pub(crate) mod node_network;
 
@@ -155,6 +156,8 @@ pub(crate) struct Args {
     /// Use the EncryptionConfiguration again whenever its file changes.
     #[arg(long, requires = "encryption_provider_config")]
     encryption_provider_config_automatic_reload: bool,
+    #[command(flatten)]
+    secrets_encryption: encryption::EncryptionFlags,
     /// Seconds that pods tolerate the taint not-ready:NoExecute, unless they have a toleration of their own.
     #[arg(long, default_value_t = 300)]
     default_not_ready_toleration_seconds: i64,
@@ -244,14 +247,13 @@ impl Args {
     /// What servers that join take from this one, besides its flags.
     fn join_sources(&self) -> JoinSources {
         let dns: Vec<String> = self.cluster_dns().iter().map(ToString::to_string).collect();
-        let reloads = self.encryption_provider_config_automatic_reload;
         JoinSources {
             data_dir: self.data_dir.clone(),
             defaults: vec![
                 ("cluster-cidr", self.default_cluster_cidr().to_owned()),
                 ("cluster-dns", dns.join(",")),
             ],
-            encryption: self.encryption_provider_config.clone().map(|file| (file, reloads)),
+            encryption: encryption::in_use(self),
         }
     }
 
@@ -368,11 +370,7 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
         bail!("--etcd-listen-client-urls serves the embedded store only; remove it, or --etcd-servers");
     }
     let _in_use = backup::enter(data_dir)?;
-    let encryption = match &args.encryption_provider_config {
-        Some(file) => EncryptionAtRest::load(file)?,
-        None => EncryptionAtRest::default(),
-    };
-    let encryption = Arc::new(encryption);
+    let encryption = encryption::load(&args).await?;
     let (store, pki) = match args.datastore.connect(Arc::clone(&encryption)).await? {
         Some(store) => (store, open_pki(data_dir, &args)?),
         None => open(data_dir, &args, Arc::clone(&encryption), threads)?,
@@ -380,10 +378,6 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
     crate::datastore::check_complete(&store)?;
     if let Some(joined) = &joined {
         joined.check_datastore(&store)?;
-    }
-    let reload = args.encryption_provider_config_automatic_reload;
-    if let Some(file) = args.encryption_provider_config.clone().filter(|_| reload) {
-        tokio::spawn(async move { encryption.follow(&file).await });
     }
     let address = SocketAddr::new(args.bind_address, args.secure_port);
     let listener = TcpListener::bind(address)
@@ -402,7 +396,8 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,
-        store,
+        store: store.clone(),
+        encryption: Arc::clone(&encryption),
         listener: Some(listener),
         clock: Clock::real(),
         runtime_config: args.runtime_config.clone(),
@@ -424,6 +419,7 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
     let administrator = Client::new(running.transport("system:admin", &["system:masters"]), "corten");
     let names = if args.runs("dns") { args.cluster_dns() } else { Vec::new() };
     node_network::install(&administrator, &names, &args.node_name(), node.is_some()).await;
+    encryption::follow(encryption, store.clone(), administrator.clone(), data_dir)?;
     joining::install(&administrator, &args.join_settings(endpoint.unwrap_or(advertised), authority.pem()))
         .await;
     addons::install(&administrator, |addon| args.runs(addon)).await;
@@ -450,7 +446,7 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
     let backups = backup::Backups::start(backup::Settings {
         store: store.clone(),
         data_dir: data_dir.clone(),
-        is_encrypted: args.encryption_provider_config.is_some(),
+        is_encrypted: encryption::in_use(&args).is_some(),
         client: administrator.clone(),
     });
     running.add_metrics(backups.metrics());

@@ -2,18 +2,27 @@
 //!
 //! Never shows a secret in an error.
 
+mod endpoint;
+
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use corten_api::status::ErrorList;
+use corten_api::time::{format_duration, go_duration};
 use corten_api::{Field, Value, meta, yaml};
+use corten_base::Clock;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
 use crate::aes::{self, Cbc, Gcm};
+use crate::kms::{Kms, KmsSettings};
+use crate::metrics::EnvelopeMetrics;
 use crate::providers::{Encryption, Keys, Provider, ProviderError};
 use crate::secretbox::{self, Secretbox};
+use endpoint::Endpoint;
 
 const VERSION: &str = "apiserver.config.k8s.io/v1";
 const KIND: &str = "EncryptionConfiguration";
@@ -23,6 +32,8 @@ const REDACTED: &str = "\"REDACTED\"";
 
 const MORE_THAN_ONE: &str =
     "more than one provider specified in a single element, should split into different list elements";
+/// A provider without any field, as upstream shows it.
+const EMPTY_PROVIDER: &str = r#"{"AESGCM":null,"AESCBC":null,"Secretbox":null,"Identity":null,"KMS":null}"#;
 const NO_PROVIDER: &str =
     "provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity";
 
@@ -34,10 +45,25 @@ pub enum ConfigurationError {
     Decode(String),
     #[error("{0}")]
     Invalid(String),
+    // Upstream's text.
+    #[error(
+        "KMSv1 is deprecated and will only receive security updates going forward. Use KMSv2 instead.  Set \
+         --feature-gates=KMSv1=true to use the deprecated KMSv1 feature."
+    )]
+    KmsV1,
     #[error("resource {resource:?} is masked by earlier rule {rule:?}")]
     Masked { resource: String, rule: String },
     #[error("key {name:?} cannot be used: {reason}")]
     Key { name: String, reason: ProviderError },
+}
+
+/// The surroundings of a configuration.
+#[derive(Default)]
+pub struct ParseOptions {
+    /// True if the configuration is read again when it changes, which is stricter.
+    pub reload: bool,
+    pub clock: Option<Clock>,
+    pub metrics: Arc<EnvelopeMetrics>,
 }
 
 /// The fields of an entry of `providers`, in the order in which upstream looks for it.
@@ -45,23 +71,28 @@ const PROVIDERS: [&str; 5] = ["kms", "aesgcm", "aescbc", "secretbox", "identity"
 
 impl Encryption {
     /// Reads the text of an `EncryptionConfiguration`, YAML or JSON.
-    pub fn parse(text: &[u8]) -> Result<Encryption, ConfigurationError> {
+    pub fn parse(text: &[u8], options: &ParseOptions) -> Result<Encryption, ConfigurationError> {
         let file = decode(text)?;
         let mut errors = ErrorList::new();
-        validate(&file, &mut errors);
+        validate(&file, options.reload, &mut errors);
         if !errors.is_empty() {
             return Err(ConfigurationError::Invalid(errors.summary()));
         }
-        let mut encryption = Encryption::default();
+        let mut encryption = Encryption::new(Arc::clone(&options.metrics));
         for rule in file.items_at(&["resources"]) {
+            let mut providers = Vec::new();
+            for provider in rule.items_at(&["providers"]) {
+                let provider = provider_of(provider, options)?;
+                if let Provider::Kms(kms) = &provider {
+                    encryption.kms.push(Arc::clone(kms));
+                }
+                providers.push(Arc::new(provider));
+            }
             for name in rule.items_at(&["resources"]).iter().filter_map(Value::as_str) {
                 let (resource, group) = split(name);
                 encryption.refuse_masked(name, resource, group)?;
                 let of_group = encryption.groups.entry(group.to_owned()).or_default();
-                let providers = of_group.entry(resource.to_owned()).or_default();
-                for provider in rule.items_at(&["providers"]) {
-                    providers.push(provider_of(provider)?);
-                }
+                of_group.entry(resource.to_owned()).or_default().extend(providers.iter().cloned());
             }
         }
         Ok(encryption)
@@ -108,9 +139,7 @@ fn decode(text: &[u8]) -> Result<Value, ConfigurationError> {
                 let Some(found) = provider.get(kind).filter(|found| !found.is_null()) else { continue };
                 match kind {
                     "identity" => known_fields(found, &[])?,
-                    "kms" => {
-                        known_fields(found, &["apiVersion", "name", "cachesize", "endpoint", "timeout"])?
-                    }
+                    "kms" => decode_kms(found)?,
                     _ => {
                         known_fields(found, &["keys"])?;
                         for key in list(found, "keys")? {
@@ -122,6 +151,25 @@ fn decode(text: &[u8]) -> Result<Value, ConfigurationError> {
         }
     }
     Ok(value)
+}
+
+/// Checks the types of a KMS provider's fields.
+fn decode_kms(provider: &Value) -> Result<(), ConfigurationError> {
+    known_fields(provider, &["apiVersion", "name", "cachesize", "endpoint", "timeout"])?;
+    let given = |field: &str| provider.get(field).filter(|value| !value.is_null());
+    for field in ["apiVersion", "name", "endpoint", "timeout"] {
+        if given(field).is_some_and(|value| value.as_str().is_none()) {
+            return Err(ConfigurationError::Decode(format!("kms.{field} must be a string")));
+        }
+    }
+    let is_int32 = |value: &Value| value.as_int().is_some_and(|number| i32::try_from(number).is_ok());
+    if given("cachesize").is_some_and(|value| !is_int32(value)) {
+        return Err(ConfigurationError::Decode("kms.cachesize must be an integer of 32 bits".to_owned()));
+    }
+    match given("timeout").and_then(Value::as_str).map(go_duration) {
+        Some(Err(why)) => Err(ConfigurationError::Decode(why)),
+        _ => Ok(()),
+    }
 }
 
 /// The text of an error without the value that it is about, which may be a key.
@@ -154,8 +202,9 @@ fn list<'v>(value: &'v Value, field: &str) -> Result<&'v [Value], ConfigurationE
     }
 }
 
-fn validate(file: &Value, errors: &mut ErrorList) {
+fn validate(file: &Value, reload: bool, errors: &mut ErrorList) {
     let root = Field::new("resources");
+    let mut names_of_kms = HashSet::new();
     let rules = file.items_at(&["resources"]);
     if rules.is_empty() {
         errors.required(root, format!("at least one {root} is required"));
@@ -179,7 +228,11 @@ fn validate(file: &Value, errors: &mut ErrorList) {
             errors.required(providers_field, format!("at least one {providers_field} is required"));
         }
         for (index, provider) in providers.iter().enumerate() {
-            validate_provider(provider, &providers_field.index(index), errors);
+            let field = providers_field.index(index);
+            validate_provider(provider, &field, errors);
+            if has(provider, "kms") {
+                validate_kms(provider, &field.child("kms"), reload, &mut names_of_kms, errors);
+            }
         }
     }
 }
@@ -243,16 +296,94 @@ fn split(name: &str) -> (&str, &str) {
 fn validate_provider(provider: &Value, field: &Field<'_>, errors: &mut ErrorList) {
     let found: Vec<&str> = PROVIDERS.into_iter().filter(|kind| has(provider, kind)).collect();
     let kind = match found.as_slice() {
-        [] => return errors.invalid_shown(field, "{}", NO_PROVIDER),
+        [] => return errors.invalid_shown(field, EMPTY_PROVIDER, NO_PROVIDER),
         [kind] => *kind,
-        _ => return errors.invalid_shown(field, REDACTED, MORE_THAN_ONE),
+        // Upstream shows the keys.
+        [first, ..] => {
+            errors.invalid_shown(field, REDACTED, MORE_THAN_ONE);
+            *first
+        }
     };
     let kind_field = field.child(kind);
     match kind {
-        "identity" => {}
-        "kms" => errors.forbidden(kind_field, "KMS providers are not supported"),
+        "identity" | "kms" => {}
         "secretbox" => validate_keys(provider, kind, &kind_field, secretbox::KEY_SIZES, errors),
         _ => validate_keys(provider, kind, &kind_field, aes::KEY_SIZES, errors),
+    }
+}
+
+/// The time that a call of a plugin may take, unless it is configured.
+const KMS_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Version, name and endpoint of a KMS provider.
+fn kms_texts(provider: &Value) -> [&str; 3] {
+    let text = |field| provider.str_at(&["kms", field]).unwrap_or_default();
+    let version = Some(text("apiVersion")).filter(|version| !version.is_empty()).unwrap_or("v1");
+    [version, text("name"), text("endpoint")]
+}
+
+/// The timeout of a KMS provider, in seconds.
+fn kms_timeout(provider: &Value) -> f64 {
+    let given = provider.str_at(&["kms", "timeout"]).and_then(|text| go_duration(text).ok());
+    given.unwrap_or(KMS_TIMEOUT.as_secs_f64())
+}
+
+fn validate_kms<'v>(
+    provider: &'v Value,
+    field: &Field<'_>,
+    reload: bool,
+    names: &mut HashSet<&'v str>,
+    errors: &mut ErrorList,
+) {
+    let [version, name, endpoint] = kms_texts(provider);
+    let (name_field, shown_name) = (field.child("name"), Value::from(name));
+    if name.is_empty() {
+        errors.required(name_field, "name is a mandatory field for a provider");
+    }
+    if version != "v1" && name.contains(':') {
+        let problem = format!("invalid KMS provider name {name}, must not contain ':'");
+        errors.invalid(name_field, &shown_name, problem);
+    }
+    if !names.insert(name) && (reload || version != "v1") {
+        let problem = format!("duplicate KMS provider name {name}, names must be unique");
+        errors.invalid(name_field, &shown_name, problem);
+    }
+    let timeout = kms_timeout(provider);
+    if timeout <= 0.0 {
+        let shown = format!("\"{}\"", format_duration((timeout * 1e9) as i64));
+        errors.invalid_shown(field.child("timeout"), shown, "timeout should be a positive value");
+    }
+    if let Some(problem) = problem_of_endpoint(endpoint) {
+        errors.invalid(field.child("endpoint"), &Value::from(endpoint), problem);
+    }
+    let size = provider.at(&["kms", "cachesize"]).filter(|size| !size.is_null());
+    match (version, size) {
+        ("v1", Some(size)) if size.as_int() == Some(0) => {
+            let problem = "cachesize should be a positive value, or negative to disable";
+            errors.invalid(field.child("cachesize"), size, problem);
+        }
+        ("v1", _) | (_, None) => {}
+        (_, Some(size)) => {
+            errors.invalid(field.child("cachesize"), size, "cachesize is not supported in v2");
+        }
+    }
+    if !["v1", "v2"].contains(&version) {
+        // Upstream names the field, not its value.
+        let problem = "unsupported apiVersion apiVersion for KMS provider, only v1 and v2 are supported";
+        errors.invalid(field.child("apiVersion"), &Value::from(version), problem);
+    }
+}
+
+fn problem_of_endpoint(endpoint: &str) -> Option<String> {
+    if endpoint.is_empty() {
+        return Some("endpoint is a mandatory field for a kms".to_owned());
+    }
+    match Endpoint::parse(endpoint) {
+        Err(why) => Some(format!("invalid endpoint for kms provider, error: {why}")),
+        Ok(Endpoint { scheme, .. }) if scheme != "unix" => {
+            Some(format!("unsupported scheme {scheme:?} for KMS provider, only unix is supported"))
+        }
+        Ok(_) => None,
     }
 }
 
@@ -296,8 +427,10 @@ fn secret(key: &Value) -> Option<Result<Zeroizing<Vec<u8>>, base64::DecodeError>
 }
 
 /// The provider of a valid entry.
-fn provider_of(entry: &Value) -> Result<Provider, ConfigurationError> {
-    if has(entry, "aesgcm") {
+fn provider_of(entry: &Value, options: &ParseOptions) -> Result<Provider, ConfigurationError> {
+    if has(entry, "kms") {
+        kms_of(entry, options).map(|kms| Provider::Kms(Arc::new(kms)))
+    } else if has(entry, "aesgcm") {
         keys_of(entry, "aesgcm", Gcm::new).map(Provider::Gcm)
     } else if has(entry, "aescbc") {
         keys_of(entry, "aescbc", Cbc::new).map(Provider::Cbc)
@@ -306,6 +439,18 @@ fn provider_of(entry: &Value) -> Result<Provider, ConfigurationError> {
     } else {
         Ok(Provider::Identity)
     }
+}
+
+fn kms_of(entry: &Value, options: &ParseOptions) -> Result<Kms, ConfigurationError> {
+    let [version, name, endpoint] = kms_texts(entry);
+    if version == "v1" {
+        return Err(ConfigurationError::KmsV1);
+    }
+    let socket = Endpoint::parse(endpoint).map_err(ConfigurationError::Invalid)?.socket();
+    let timeout = Duration::try_from_secs_f64(kms_timeout(entry)).unwrap_or(Duration::MAX);
+    let settings = KmsSettings { name: name.to_owned(), socket, timeout };
+    let clock = options.clock.clone().unwrap_or_else(Clock::real);
+    Ok(Kms::new(settings, clock, Arc::clone(&options.metrics)))
 }
 
 fn keys_of<K>(

@@ -6,6 +6,9 @@
 //! store  ─► open: the provider and key that the prefix names ─► object
 //! ```
 //!
+//! A KMS provider's data keys are decrypted by a plugin, which the owner of an [`Encryption`] calls: a value whose data key is
+//! not there yet is an error that names it ([`ProviderError::Undecrypted`]).
+//!
 //! Prefixes, formats and authenticated data are upstream's, so that a store can be handed over in either direction.
 //!
 //! Invariants: a value is sealed by the first provider of its resource or not at all: an error never falls back to plain
@@ -14,8 +17,12 @@
 
 mod aes;
 mod configuration;
+mod extended_nonce;
+pub mod kms;
+mod metrics;
 mod providers;
 mod secretbox;
 
-pub use configuration::ConfigurationError;
+pub use configuration::{ConfigurationError, ParseOptions};
+pub use metrics::EnvelopeMetrics;
 pub use providers::{Encryption, Opened, ProviderError};

@@ -4,16 +4,20 @@
 //! that fails to open a value does not end the search: the same prefix may belong to a later provider with another key.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
 
 use thiserror::Error;
 
 use crate::aes::{Cbc, Gcm};
+use crate::kms::{Kms, Undecrypted};
+use crate::metrics::{EnvelopeMetrics, Transformation};
 use crate::secretbox::Secretbox;
 
 /// The prefix of every encrypted value.
 const ENCRYPTED: &[u8] = b"k8s:enc:";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProviderError {
     #[error("no matching prefix found")]
     NoProvider,
@@ -35,6 +39,22 @@ pub enum ProviderError {
     Random,
     #[error("invalid key")]
     Key,
+    /// The KMS plugin has not encrypted a data key yet.
+    #[error("got unexpected nil transformer")]
+    NoDataKey,
+    #[error("{0}")]
+    Expired(String),
+    #[error("invalid seed length {0} used for key generation")]
+    Seed(usize),
+    #[error("crypto/aes: invalid key size {0}")]
+    KeySize(usize),
+    #[error("proto: cannot parse invalid wire-format data")]
+    Envelope,
+    #[error("{0}")]
+    InvalidEnvelope(String),
+    /// The value can be opened once its data key is decrypted.
+    #[error("failed to decrypt DEK, error: {0}")]
+    Undecrypted(Box<Undecrypted>),
 }
 
 /// A value as it was before it was sealed.
@@ -49,7 +69,10 @@ pub struct Opened {
 #[derive(Default)]
 pub struct Encryption {
     /// By group and resource; `*` stands for all resources of a group, or for all groups.
-    pub(crate) groups: HashMap<String, HashMap<String, Vec<Provider>>>,
+    pub(crate) groups: HashMap<String, HashMap<String, Vec<Arc<Provider>>>>,
+    /// The KMS providers, in the order of the configuration.
+    pub(crate) kms: Vec<Arc<Kms>>,
+    metrics: Arc<EnvelopeMetrics>,
 }
 
 pub(crate) enum Provider {
@@ -57,15 +80,30 @@ pub(crate) enum Provider {
     Gcm(Keys<Gcm>),
     Cbc(Keys<Cbc>),
     Secretbox(Keys<Secretbox>),
+    Kms(Arc<Kms>),
 }
 
 /// Named keys, the sealing one first.
 pub(crate) struct Keys<K>(pub(crate) Vec<(String, K)>);
 
 impl Encryption {
+    pub(crate) fn new(metrics: Arc<EnvelopeMetrics>) -> Encryption {
+        Encryption { metrics, ..Encryption::default() }
+    }
+
+    /// The KMS providers, in the order of the configuration.
+    pub fn kms(&self) -> &[Arc<Kms>] {
+        &self.kms
+    }
+
     /// True if values of a resource are encrypted when they are written.
     pub fn seals(&self, group: &str, resource: &str) -> bool {
-        self.providers(group, resource).first().is_some_and(|first| !matches!(first, Provider::Identity))
+        self.providers(group, resource).first().is_some_and(|first| !first.is_identity())
+    }
+
+    /// True if values of some resource are or were encrypted.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
     }
 
     /// Encrypts a value; `context` is its key in the store. `None` if values of the resource are stored as they are.
@@ -76,10 +114,18 @@ impl Encryption {
         context: &[u8],
         plain: &[u8],
     ) -> Result<Option<Vec<u8>>, ProviderError> {
-        match self.providers(group, resource).first() {
-            None | Some(Provider::Identity) => Ok(None),
-            Some(provider) => provider.seal(context, plain).map(Some),
-        }
+        let Some(provider) = self.providers(group, resource).first() else { return Ok(None) };
+        let start = Instant::now();
+        let sealed = if provider.is_identity() { Ok(None) } else { provider.seal(context, plain).map(Some) };
+        let (to, prefix) = (Transformation::ToStorage, provider.prefix());
+        self.metrics.count_transformation(
+            (group, resource),
+            to,
+            prefix,
+            start.elapsed(),
+            sealed.as_ref().err(),
+        );
+        sealed
     }
 
     /// Decrypts a stored value. `None` if it is not encrypted and would not be now.
@@ -94,24 +140,41 @@ impl Encryption {
         if providers.is_empty() {
             return if stored.starts_with(ENCRYPTED) { Err(ProviderError::Encrypted) } else { Ok(None) };
         }
+        let start = Instant::now();
+        let count = |prefix: &[u8], error: Option<&ProviderError>| {
+            let (from, took) = (Transformation::FromStorage, start.elapsed());
+            self.metrics.count_transformation((group, resource), from, prefix, took, error);
+        };
         let mut failed = None;
         for (index, provider) in providers.iter().enumerate() {
-            match provider.open(context, stored) {
-                None => {}
-                Some(Ok(opened)) if index == 0 && matches!(provider, Provider::Identity) => {
+            let Some(opened) = provider.open(context, stored) else { continue };
+            count(provider.prefix_when_read(), opened.as_ref().err());
+            match opened {
+                Ok(opened) if index == 0 && provider.is_identity() => {
                     debug_assert!(!opened.is_stale, "identity has no keys");
                     return Ok(None);
                 }
-                Some(Ok(opened)) => {
+                Ok(opened) => {
                     return Ok(Some(Opened { is_stale: opened.is_stale || index > 0, ..opened }));
                 }
-                Some(Err(error)) => failed = failed.or(Some(error)),
+                Err(error) => failed = failed.or(Some(error)),
             }
         }
-        Err(failed.unwrap_or(ProviderError::NoProvider))
+        Err(failed.unwrap_or_else(|| {
+            count(b"unknown", Some(&ProviderError::NoProvider));
+            ProviderError::NoProvider
+        }))
     }
 
-    fn providers(&self, group: &str, resource: &str) -> &[Provider] {
+    /// The data key that a stored value needs, if it is not decrypted.
+    pub fn undecrypted(&self, group: &str, resource: &str, stored: &[u8]) -> Option<Undecrypted> {
+        self.providers(group, resource).iter().find_map(|provider| match &**provider {
+            Provider::Kms(kms) => kms.undecrypted(stored.strip_prefix(kms.prefix())?),
+            _ => None,
+        })
+    }
+
+    fn providers(&self, group: &str, resource: &str) -> &[Arc<Provider>] {
         let find = |group: &str, resource: &str| self.groups.get(group)?.get(resource);
         let found = find(group, resource).or_else(|| find(group, "*")).or_else(|| find("*", "*"));
         found.map_or(&[], Vec::as_slice)
@@ -119,8 +182,18 @@ impl Encryption {
 }
 
 impl Provider {
-    fn prefix(&self) -> &'static [u8] {
+    fn is_identity(&self) -> bool {
+        matches!(self, Provider::Identity)
+    }
+
+    /// The prefix as metrics of reads have it.
+    fn prefix_when_read(&self) -> &[u8] {
+        if self.is_identity() { b"identity" } else { self.prefix() }
+    }
+
+    fn prefix(&self) -> &[u8] {
         match self {
+            Provider::Kms(kms) => kms.prefix(),
             Provider::Identity => b"",
             Provider::Gcm(_) => b"k8s:enc:aesgcm:v1:",
             Provider::Cbc(_) => b"k8s:enc:aescbc:v1:",
@@ -136,6 +209,7 @@ impl Provider {
             Provider::Gcm(keys) => keys.first(&mut out, "AES")?.seal(plain, context, &mut out)?,
             Provider::Cbc(keys) => keys.first(&mut out, "AES")?.seal(plain, &mut out)?,
             Provider::Secretbox(keys) => keys.first(&mut out, "Secretbox")?.seal(plain, &mut out)?,
+            Provider::Kms(kms) => kms.seal(plain, context, &mut out)?,
         }
         Ok(out)
     }
@@ -150,6 +224,7 @@ impl Provider {
             Provider::Gcm(keys) => Some(keys.open(sealed, "AES", |key, sealed| key.open(sealed, context))),
             Provider::Cbc(keys) => Some(keys.open(sealed, "AES", Cbc::open)),
             Provider::Secretbox(keys) => Some(keys.open(sealed, "Secretbox", Secretbox::open)),
+            Provider::Kms(kms) => Some(kms.open(sealed, context)),
         }
     }
 }

@@ -41,7 +41,7 @@ use crate::{Error, Revision, live::Live};
 use keys::Keys;
 use pending::Pending;
 use progress::Readers;
-pub use translation::{Translation, Unreadable};
+pub use translation::{Preparation, Translation, Unreadable};
 
 /// The options of a store on etcd.
 #[derive(Clone, Debug)]

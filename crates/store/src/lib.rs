@@ -42,7 +42,7 @@ mod witness;
 mod worker_threads;
 
 pub use error::{Damage, Error};
-pub use etcd::{EtcdOptions, Translation, Unreadable};
+pub use etcd::{EtcdOptions, Preparation, Translation, Unreadable};
 pub use lease::LeaseState;
 #[doc(hidden)]
 pub use log::fuzz;

@@ -25,6 +25,8 @@ use crate::{
     state::{self, State},
 };
 
+/// The time between looks at the files that are to be replaced.
+const SEAL_AGAIN: Duration = Duration::from_millis(50);
 const LONGEST_LEASE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// An open store. Clones are the same store.
@@ -260,6 +262,26 @@ impl Store {
     /// has begun.
     pub async fn shrink(&self) -> Result<(), Error> {
         self.embedded()?.shared.queue.submit(Request::Shrink).await
+    }
+
+    /// Seals all values of an embedded store again, without its history, so that nothing on disk is sealed as before. Resolves
+    /// when that is so. The caller has committed a write since the sealing changed. Values of etcd are sealed again when they
+    /// are written.
+    pub async fn seal_again(&self) -> Result<(), Error> {
+        let Ok(embedded) = self.embedded() else { return Ok(()) };
+        let generations = &embedded.shared.generations;
+        let after = self.revision();
+        loop {
+            let (oldest, newest) = generations.bases()?;
+            if oldest >= after {
+                return Ok(());
+            }
+            if newest < after {
+                self.shrink().await?;
+            }
+            self.compact(newest.max(after)).await?;
+            tokio::time::sleep(SEAL_AGAIN).await;
+        }
     }
 
     /// The time that commits of an embedded store took on disk.

@@ -5,7 +5,7 @@ use corten_api::resources::Resource;
 use corten_api::{Status, Value};
 use http::HeaderMap;
 
-use super::{Health, tagged};
+use super::tagged;
 use crate::negotiate::{self, DiscoveryForms, Format, View};
 use crate::request::Query;
 use crate::respond::{self, Answer};
@@ -58,7 +58,7 @@ pub(super) fn answer(
     };
     match segments.as_slice() {
         [""] => {
-            let own = OWN_PATHS.into_iter().map(str::to_owned).chain(Health::paths());
+            let own = OWN_PATHS.into_iter().map(str::to_owned).chain(server.health.paths());
             let own = own.chain(merged.iter().flat_map(|merged| merged.paths()));
             plain(discovery::root_paths(served, own))
         }

@@ -3,11 +3,14 @@
 //! A check of a part of start-up passes once the server is ready: the work of upstream's start hooks is done here before the
 //! first request is served.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use corten_serving::metrics::{Exposition, Kind};
 use corten_store::Store;
+use parking_lot::Mutex;
 
+use crate::EncryptionAtRest;
 use crate::request::Query;
 use crate::respond::{self, Answer};
 
@@ -47,6 +50,10 @@ const COMMON: [&str; 32] = [
     "shutdown",
 ];
 
+/// The check of all KMS plugins, and that of the hook which reads the encryption configuration again.
+const PLUGINS: &str = "kms-providers";
+const RELOAD_HOOK: &str = "poststarthook/start-encryption-provider-config-automatic-reload";
+
 const ENDPOINTS: [&str; 3] = ["healthz", "livez", "readyz"];
 
 pub(crate) struct Health {
@@ -55,15 +62,20 @@ pub(crate) struct Health {
     /// The outcome of the last check of the store.
     is_store_healthy: AtomicBool,
     store: Store,
+    /// The reason why the last check of the KMS plugins failed.
+    plugins_failure: Mutex<Option<String>>,
+    encryption: Arc<EncryptionAtRest>,
 }
 
 impl Health {
-    pub(crate) fn new(store: Store) -> Health {
+    pub(crate) fn new(store: Store, encryption: Arc<EncryptionAtRest>) -> Health {
         Health {
             ready: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             is_store_healthy: AtomicBool::new(true),
             store,
+            plugins_failure: Mutex::default(),
+            encryption,
         }
     }
 
@@ -83,15 +95,24 @@ impl Health {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Checks the store for the next answer.
-    pub(crate) async fn check_store(&self) {
-        self.is_store_healthy.store(self.store.is_healthy().await, Ordering::Release);
+    /// Checks the store and the KMS plugins for the next answer, about a path.
+    pub(crate) async fn check(&self, path: &str) {
+        let store = async {
+            self.is_store_healthy.store(self.store.is_healthy().await, Ordering::Release);
+        };
+        let plugins = async {
+            if !path.starts_with("/livez") {
+                let failure = self.encryption.check().await.err();
+                *self.plugins_failure.lock() = failure;
+            }
+        };
+        tokio::join!(store, plugins);
     }
 
     /// All paths of health endpoints.
-    pub(super) fn paths() -> impl Iterator<Item = String> {
+    pub(super) fn paths(&self) -> impl Iterator<Item = String> {
         ENDPOINTS.into_iter().flat_map(|endpoint| {
-            let checks = Self::checks(endpoint).into_iter().map(move |check| format!("/{endpoint}/{check}"));
+            let checks = self.checks(endpoint).into_iter().map(move |check| format!("/{endpoint}/{check}"));
             std::iter::once(format!("/{endpoint}")).chain(checks)
         })
     }
@@ -102,7 +123,7 @@ impl Health {
         let mut out = Exposition::default();
         out.family(name, Kind::Gauge, "[STABLE] This metric records the result of a single healthcheck.");
         for endpoint in ENDPOINTS {
-            for check in Self::checks(endpoint) {
+            for check in self.checks(endpoint) {
                 let value = u8::from(self.failure(check).is_none());
                 out.sample(name, &[("name", check), ("type", endpoint)], value);
             }
@@ -110,31 +131,37 @@ impl Health {
         out.finish()
     }
 
-    fn checks(endpoint: &str) -> Vec<&'static str> {
-        let first: &[&str] = match endpoint {
-            "readyz" => &["ping", "log", "etcd", "etcd-readiness", "informer-sync"],
-            _ => &["ping", "log", "loopback-serving-certificate", "etcd"],
+    fn checks(&self, endpoint: &str) -> Vec<&'static str> {
+        let is_ready = endpoint == "readyz";
+        let first: &[&str] = match is_ready {
+            true => &["ping", "log", "etcd", "etcd-readiness"],
+            false => &["ping", "log", "loopback-serving-certificate", "etcd"],
         };
-        let rest = COMMON.iter().filter(|c| endpoint == "readyz" || **c != "shutdown");
-        first.iter().chain(rest).copied().collect()
+        let plugins = (endpoint != "livez" && self.encryption.has_check()).then_some(&PLUGINS);
+        let sync = is_ready.then_some(&"informer-sync");
+        let hook = self.encryption.reloads().then_some(&RELOAD_HOOK);
+        let rest = COMMON.iter().filter(|c| is_ready || **c != "shutdown");
+        first.iter().chain(plugins).chain(sync).chain(hook).chain(rest).copied().collect()
     }
 
     /// The reason of a failed check; `None` if it passes.
-    fn failure(&self, check: &str) -> Option<&'static str> {
-        match check {
+    fn failure(&self, check: &str) -> Option<String> {
+        let why = match check {
+            PLUGINS => return self.plugins_failure.lock().clone(),
             "ping" | "log" | "loopback-serving-certificate" => None,
             "shutdown" => self.is_stopping().then_some("process is shutting down"),
             "etcd" | "etcd-readiness" => {
                 (!self.is_store_healthy.load(Ordering::Acquire)).then_some("etcd client connection not ready")
             }
             _ => (!self.is_ready()).then_some("not finished"),
-        }
+        };
+        why.map(str::to_owned)
     }
 
     pub(crate) fn answer(&self, path: &str, query: &Query) -> Answer {
         let mut segments = path.trim_start_matches('/').splitn(2, '/');
         let endpoint = segments.next().unwrap_or_default();
-        let checks = Self::checks(endpoint);
+        let checks = self.checks(endpoint);
         if let Some(single) = segments.next() {
             if !checks.contains(&single) {
                 return respond::text(404, "404 page not found\n");

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use corten_store::{NewValue, Revision, Translation};
+use corten_store::{NewValue, Preparation, Revision, Translation};
 
 use super::{ROOT, StoredForms};
 use crate::encryption::EncryptionAtRest;
@@ -55,6 +55,13 @@ impl Translation for EncryptedForms {
             .map_err(|error| format!("object not decodable revision={revision}: {error}"))
     }
 
+    fn prepare<'v>(
+        &self,
+        values: &mut (dyn Iterator<Item = (String, &'v Bytes)> + 'v),
+    ) -> Option<Preparation> {
+        self.encryption.prepare(values.map(|(key, stored)| (key, stored.as_ref())))
+    }
+
     fn is_stale(&self, key: &str, stored: &Bytes) -> bool {
         match self.encryption.open_from_etcd(key, self.context(key).as_bytes(), stored) {
             Ok(None) => self.encryption.seals(key) || self.forms.is_stale(key, stored),
@@ -82,7 +89,8 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:";
         std::fs::write(file.path(), format!("{head}\n{rules}")).unwrap();
-        let encryption = Arc::new(EncryptionAtRest::load(file.path()).unwrap());
+        let encryption =
+            Arc::new(EncryptionAtRest::load(file.path(), false, corten_base::Clock::real()).unwrap());
         EncryptedForms::new(StoredForms::new(StorageMediaType::Protobuf), encryption, prefix)
     }
 

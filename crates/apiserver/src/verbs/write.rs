@@ -433,6 +433,7 @@ pub(crate) fn store_failure(error: StoreError) -> Status {
         StoreError::NoSpace(_) => Status::unexplained("etcdserver: mvcc: database space exceeded"),
         // As upstream, with etcd's own words.
         StoreError::Etcd(_) => Status::unexplained(error.to_string()),
+        StoreError::Seal { source, .. } => Status::internal(source.to_string()),
         error => {
             tracing::error!(err = &error as &dyn std::error::Error, "cannot write to the store");
             Status::internal(error)

@@ -95,6 +95,7 @@ async fn create_without_server(request: Request, args: &Args, data_dir: PathBuf)
     let _in_use = super::enter(&data_dir)?;
     let config = args.encryption_provider_config.as_deref();
     let store = datastore::open_directory(&data_dir, config)
+        .await
         .context("no server runs, so the store is read itself")?;
     let cluster = Cluster { store, data_dir, is_encrypted: config.is_some() };
     let report = job.run(&cluster, secrets).await;

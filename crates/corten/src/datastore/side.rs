@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use corten_apiserver::{EncryptedForms, EncryptionAtRest, StorageMediaType, StoredForms};
+use corten_base::Clock;
 use corten_store::{EtcdOptions, Opened, Options, Sealing, SealingError, Store};
 
 use crate::etcd_client::{self, TlsFiles};
@@ -68,8 +69,8 @@ impl Side<'_> {
 
     pub(super) async fn open(&self, role: Role) -> anyhow::Result<Store> {
         let opened = match self.urls() {
-            Some(urls) => self.connect(&urls, Arc::new(load(self.encryption)?), role).await,
-            None => open_directory(Path::new(&*self.place), self.encryption, role),
+            Some(urls) => self.connect(&urls, Arc::new(load_encryption(self.encryption).await?), role).await,
+            None => open_directory(Path::new(&*self.place), self.encryption, role).await,
         };
         opened.with_context(|| format!("{} {}", self.flag, self.place))
     }
@@ -95,12 +96,12 @@ impl Side<'_> {
 }
 
 /// Opens the store of a data directory.
-pub(super) fn open_directory(
+pub(super) async fn open_directory(
     directory: &Path,
     encryption: Option<&Path>,
     role: Role,
 ) -> anyhow::Result<Store> {
-    let encryption = load(encryption)?;
+    let encryption = load_encryption(encryption).await?;
     let store = directory.join("store");
     let options = match role {
         Role::Source if !store.is_dir() => {
@@ -117,8 +118,15 @@ pub(super) fn open_directory(
     Store::open(&store, options).context("cannot open the store")
 }
 
-fn load(encryption: Option<&Path>) -> anyhow::Result<EncryptionAtRest> {
-    encryption.map_or_else(|| Ok(EncryptionAtRest::default()), |file| Ok(EncryptionAtRest::load(file)?))
+/// Loads an EncryptionConfiguration, or none, and waits for its plugins.
+pub(crate) async fn load_encryption(file: Option<&Path>) -> anyhow::Result<EncryptionAtRest> {
+    let encryption = match file {
+        Some(file) => EncryptionAtRest::load(file, false, Clock::real())?,
+        None => EncryptionAtRest::default(),
+    };
+    encryption.start().await;
+    encryption.await_plugins().await?;
+    Ok(encryption)
 }
 
 /// Reads sealed values, and never asks for them to be sealed again.

@@ -2,6 +2,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::*;
+use crate::ParseOptions;
 
 const CONTEXT: &[u8] = b"/registry/secrets/default/web";
 const PLAIN: &[u8] = br#"{"kind":"Secret"}"#;
@@ -23,7 +24,7 @@ fn encryption(providers: &[String]) -> Encryption {
         "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n\
          - resources: [secrets]\n  providers:\n{providers}"
     );
-    Encryption::parse(text.as_bytes()).unwrap()
+    Encryption::parse(text.as_bytes(), &ParseOptions::default()).unwrap()
 }
 
 fn provider(kind: &str, keys: &[(&str, u8, usize)]) -> String {
@@ -144,7 +145,7 @@ fn the_most_specific_rule_of_a_resource_counts() {
          - {{resources: ['*.apps'], providers: [{{{key}}}]}}\n\
          - {{resources: ['*.*'], providers: [identity: {{}}, {{{key}}}]}}\n"
     );
-    let encryption = Encryption::parse(text.as_bytes()).unwrap();
+    let encryption = Encryption::parse(text.as_bytes(), &ParseOptions::default()).unwrap();
     let seals = |group, resource| encryption.seals(group, resource);
     assert!(seals("apps", "deployments"));
     assert!(!seals("", "events"));

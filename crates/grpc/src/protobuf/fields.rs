@@ -161,7 +161,8 @@ impl Field for Vec<(String, String)> {
     }
 }
 
-impl Field for BTreeMap<String, String> {
+/// Maps, in the order of their keys.
+impl<V: Field + Default> Field for BTreeMap<String, V> {
     fn put(&self, number: u32, to: &mut Vec<u8>) {
         for (key, value) in self {
             put_nested(number, to, |to| {
@@ -172,9 +173,16 @@ impl Field for BTreeMap<String, String> {
     }
 
     fn take(&mut self, value: Value<'_>) -> Option<()> {
-        let mut entry = Pair::default();
-        Field::take(&mut entry, value)?;
-        self.insert(entry.key, entry.value);
+        let Value::Bytes(mut nested) = value else { return None };
+        let (mut key, mut mapped) = (String::new(), V::default());
+        while let Some((number, value)) = nested.next_field()? {
+            match number {
+                1 => key.take(value)?,
+                2 => mapped.take(value)?,
+                _ => {}
+            }
+        }
+        self.insert(key, mapped);
         Some(())
     }
 }

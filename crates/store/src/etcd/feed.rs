@@ -7,6 +7,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use corten_etcd_api::{
@@ -26,6 +27,10 @@ use crate::{Entry, Error, Event, LeaseId, Revision, live::Live, state::State};
 
 /// The keys that are listed in one request.
 const PAGE: i64 = 500;
+/// The time for which values are prepared: of a list, and of a watch, which all readers and writers wait for. A value that is
+/// not prepared by then is unreadable, until it can be read again.
+pub(super) const PREPARE: Duration = Duration::from_secs(10);
+const PREPARE_EVENTS: Duration = Duration::from_millis(100);
 
 /// The end of a watch.
 pub(super) enum End {
@@ -104,6 +109,7 @@ impl Etcd {
             };
             match listed.await {
                 Ok((keys, revision)) => {
+                    self.make_readable(&mut keys.iter(), PREPARE).await;
                     let mut state = State::default();
                     for kv in &keys {
                         if let Some(entry) = self.entry(kv, None) {
@@ -233,7 +239,15 @@ impl Etcd {
         let mut watch = KeyWatch::start(self, create).await?;
         loop {
             tokio::select! {
-                batch = watch.next() => self.publish(&batch?),
+                batch = watch.next() => {
+                    let batch = batch?;
+                    let readable = {
+                        let mut values = batch.events.iter().filter_map(|event| event.kv.as_ref());
+                        self.make_readable(&mut values, PREPARE_EVENTS)
+                    };
+                    readable.await;
+                    self.publish(&batch);
+                }
                 () = self.wants_progress.notified() => watch.request_progress().await?,
             }
         }
@@ -270,6 +284,7 @@ impl Etcd {
     /// Lists all keys and publishes what changed since the state's revision.
     async fn list_again(&self) -> Result<(), Status> {
         let (keys, revision) = self.list().await?;
+        self.make_readable(&mut keys.iter(), PREPARE).await;
         let events = {
             let state = self.live.state.read();
             let listed = keys.iter().filter_map(|kv| {
@@ -285,6 +300,22 @@ impl Etcd {
         self.live.publish(events.iter());
         self.live.advance(revision);
         Ok(())
+    }
+
+    /// Prepares to load values, for a limited time.
+    pub(super) fn make_readable<'v>(
+        &self,
+        values: &mut (dyn Iterator<Item = &'v KeyValue> + 'v),
+        limit: Duration,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let mut keyed = values.filter_map(|kv| Some((self.keys.of_etcd(&kv.key)?.to_string(), &kv.value)));
+        let preparation = self.translation.prepare(&mut keyed);
+        async move {
+            if let Some(preparation) = preparation {
+                // What is not prepared in time is unreadable, which is logged where it is read.
+                let _ = tokio::time::timeout(limit, preparation).await;
+            }
+        }
     }
 
     /// The entry of a key's version. All versions of a key share its first allocation.

@@ -7,7 +7,7 @@ use corten_grpc::Status;
 
 use super::{
     Etcd,
-    feed::{End, KeyWatch},
+    feed::{End, KeyWatch, PREPARE},
     number,
     progress::REQUEST_AGAIN,
     rpc::failure,
@@ -47,6 +47,7 @@ impl Etcd {
             Err(status) if errors::COMPACTED.matches(&status) => return Err(self.compacted_at(at).await),
             response => response.map_err(failure)?,
         };
+        self.make_readable(&mut response.kvs.iter(), PREPARE).await;
         let remaining = unsigned(response.count).saturating_sub(response.kvs.len() as u64);
         let entries = response.kvs.iter().filter_map(|kv| self.known_entry(kv)).collect();
         Ok(Range { entries, revision: at, remaining })
@@ -125,6 +126,12 @@ impl Etcd {
                     continue;
                 }
             };
+            let readable = {
+                let values = batch.events.iter();
+                let mut values = values.flat_map(|event| event.kv.iter().chain(&event.prev_kv));
+                self.make_readable(&mut values, PREPARE)
+            };
+            readable.await;
             for event in &batch.events {
                 let Some(kv) = &event.kv else { continue };
                 let revision = unsigned(kv.mod_revision);

@@ -14,7 +14,7 @@ use super::{
     pending::Write,
     rpc::{failure, revision},
 };
-use crate::{Committed, Entry, Error, Expect, Op, Revision, Txn};
+use crate::{Committed, Entry, Error, Expect, Op, Revision, SealingError, Txn};
 
 /// The result of an operation that succeeded.
 enum Outcome<'a> {
@@ -100,7 +100,7 @@ impl Etcd {
                 let stored: bytes::Bytes = self
                     .translation
                     .store(name, value)
-                    .map_err(|why| failure(Status::internal(format!("cannot encode {name}: {why}"))))?
+                    .map_err(|why| Error::Seal { key: Arc::clone(name), source: SealingError::new(&why) })?
                     .into();
                 let lease = lease.map_or(0, |id| number(id.0));
                 let request = PutRequest { key, value: stored.clone(), lease, ..PutRequest::default() };

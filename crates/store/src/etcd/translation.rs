@@ -1,8 +1,13 @@
 //! The two forms of a value: the one in etcd, which other programs read and write too, and the one in memory.
 
+use std::pin::Pin;
+
 use bytes::Bytes;
 
 use crate::{NewValue, Revision};
+
+/// A future that ends when values can be loaded, or never will be.
+pub type Preparation = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Translates values between their form in etcd and the one in memory.
 pub trait Translation: Send + Sync + 'static {
@@ -12,6 +17,15 @@ pub trait Translation: Send + Sync + 'static {
 
     /// The value in memory of stored bytes, with the revision that they have, or the reason why they cannot be read.
     fn load(&self, key: &str, stored: &Bytes, revision: Revision) -> Result<Bytes, String>;
+
+    /// Requests what [`Translation::load`] needs of other processes for these values. `None` if it needs nothing.
+    fn prepare<'v>(
+        &self,
+        values: &mut (dyn Iterator<Item = (String, &'v Bytes)> + 'v),
+    ) -> Option<Preparation> {
+        let _ = values;
+        None
+    }
 
     /// True if [`Translation::store`] would now write the same value in another form: sealed with another key, or in another
     /// version.

@@ -95,6 +95,13 @@ impl Generations {
         files.sum()
     }
 
+    /// The revisions after which the oldest and the newest generation begin.
+    pub(crate) fn bases(&self) -> Result<(Revision, Revision), Error> {
+        let list = self.all()?;
+        let base = |generation: Option<&Arc<Generation>>| generation.map_or(0, |found| found.log.base);
+        Ok((base(list.first()), base(list.last())))
+    }
+
     /// Starts a generation after a revision.
     pub(super) fn begin(&self, base: Revision) -> Result<Arc<Generation>, Error> {
         self.begin_with(self.create(LOG, base)?)

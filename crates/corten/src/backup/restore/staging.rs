@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use corten_apiserver::{EncryptionAtRest, rewritten};
+use corten_apiserver::rewritten;
 use corten_backup::archive::{Archive, Entry, FileName, Record};
 use corten_base::files;
 use corten_store::{Expect, LeaseId, NewValue, Op, Options, Store};
@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use super::super::copy::PKI;
 use super::super::replace::{STORE, sync};
 use super::Verified;
-use crate::datastore::REGISTRY;
+use crate::datastore::{REGISTRY, load_encryption};
 
 /// The revisions that are skipped after those of the backup: more than a cluster writes between a backup and its restore.
 const SKIPPED_REVISIONS: u64 = 1_000_000_000;
@@ -34,7 +34,7 @@ pub(super) async fn stage(
     encryption: Option<&Path>,
 ) -> anyhow::Result<Store> {
     let header = archive.checked.header.clone();
-    let store = open(directory, encryption)?;
+    let store = open(directory, encryption).await?;
     let first = header.revision.checked_add(SKIPPED_REVISIONS).context("its revision is impossible")?;
     store.raise(first).await.context("cannot write the new store")?;
     let (sender, mut records) = mpsc::channel(WAITING);
@@ -57,11 +57,8 @@ pub(super) async fn stage(
     Ok(store)
 }
 
-fn open(directory: &Path, encryption: Option<&Path>) -> anyhow::Result<Store> {
-    let encryption = match encryption {
-        Some(file) => EncryptionAtRest::load(file)?,
-        None => EncryptionAtRest::default(),
-    };
+async fn open(directory: &Path, encryption: Option<&Path>) -> anyhow::Result<Store> {
+    let encryption = load_encryption(encryption).await?;
     let options = Options { sealing: Arc::new(encryption), ..Options::default() };
     Store::open(&directory.join(STORE), options).context("cannot open the new store")
 }
@@ -151,7 +148,7 @@ pub(super) async fn finish(
     let count = store.range("", "", 0).entries.len() as u64;
     ensure!(count <= entries, "the new store has {count} entries, the backup {entries}");
     close(store).await?;
-    let again = open(directory, encryption)?;
+    let again = open(directory, encryption).await?;
     let found = again.range("", "", 0).entries.len() as u64;
     close(again).await?;
     ensure!(found <= count, "the new store has {found} of {count} entries");
