@@ -16,6 +16,7 @@ pub use table::{lookup, struct_names};
 
 use names::Names;
 
+use crate::stored::WriteSteps;
 use crate::value::{Str, Value};
 
 /// A message with named fields.
@@ -42,6 +43,8 @@ pub struct Struct {
     pub required_order: Vec<Str>,
     /// Facts about the fields of upstream's Go type, in its order. Types of custom resources have none.
     pub go_fields: Vec<GoField>,
+    /// The fields that writes change, found when the first object is written.
+    pub(crate) write_steps: OnceLock<WriteSteps>,
 }
 
 /// A field of a Go type, for error texts.
@@ -81,6 +84,7 @@ impl Struct {
             union: None,
             required_order: Vec::new(),
             go_fields: Vec::new(),
+            write_steps: OnceLock::new(),
         }
     }
 

@@ -3,29 +3,51 @@
 //!
 //! Only types that contain such fields, or types with such fields, are walked.
 
-use std::collections::HashSet;
-use std::sync::LazyLock;
+use std::ptr;
 
-use crate::schema::{Field, Kind, Struct, lookup, struct_names};
+use crate::schema::{Field, Kind, Struct};
 use crate::value::Value;
 
-type TypeNames = HashSet<(&'static str, &'static str)>;
+/// The fields of a type that writes change, or look into, by their positions. Every object that is written is walked, so they
+/// are found once.
+#[derive(Debug)]
+pub(crate) struct WriteSteps {
+    disabled: Box<[u32]>,
+    /// Fields with disabled fields inside.
+    with_disabled: Box<[u32]>,
+    kept_lists: Box<[u32]>,
+    /// Fields with kept lists inside.
+    with_lists: Box<[u32]>,
+}
 
-static WITH_DISABLED: LazyLock<TypeNames> =
-    LazyLock::new(|| containing(|schema| schema.go_fields.iter().any(|field| field.disabled)));
-static WITH_LISTS: LazyLock<TypeNames> =
-    LazyLock::new(|| containing(|schema| schema.fields.iter().any(is_kept_list)));
+impl WriteSteps {
+    fn of(schema: &Struct) -> WriteSteps {
+        let positions = |wanted: &dyn Fn(&Field) -> bool| -> Box<[u32]> {
+            (0u32..).zip(&schema.fields).filter(|(_, field)| wanted(field)).map(|(at, _)| at).collect()
+        };
+        let disabled = schema.go_fields.iter().filter(|field| field.disabled);
+        WriteSteps {
+            disabled: disabled.filter_map(|field| u32::try_from(field.position).ok()).collect(),
+            with_disabled: positions(&|field| reaches(&field.kind, has_disabled)),
+            kept_lists: positions(&is_kept_list),
+            with_lists: positions(&|field| reaches(&field.kind, has_kept_list)),
+        }
+    }
+}
+
+fn steps(schema: &Struct) -> &WriteSteps {
+    schema.write_steps.get_or_init(|| WriteSteps::of(schema))
+}
 
 /// Drops fields whose feature gates are off, and lifecycles that have only such fields.
 pub fn drop_disabled(value: &mut Value, schema: &Struct) {
     let Value::Object(map) = value else { return };
-    if !WITH_DISABLED.contains(&(schema.package.as_str(), schema.name.as_str())) {
-        return;
+    let WriteSteps { disabled, with_disabled, .. } = steps(schema);
+    for at in disabled {
+        map.remove(&schema.fields[*at as usize].name);
     }
-    for field in schema.go_fields.iter().filter(|field| field.disabled) {
-        map.remove(&schema.fields[field.position].name);
-    }
-    for field in &schema.fields {
+    for at in with_disabled {
+        let field = &schema.fields[*at as usize];
         let Some(member) = map.get_mut(&field.name) else { continue };
         let was_empty = is_empty(member);
         each_struct(member, &field.kind, &mut drop_disabled);
@@ -39,14 +61,18 @@ pub fn drop_disabled(value: &mut Value, schema: &Struct) {
 /// Replaces empty lists by null where the field is always encoded.
 pub fn null_empty_lists(value: &mut Value, schema: &Struct) {
     let Value::Object(map) = value else { return };
-    if !WITH_LISTS.contains(&(schema.package.as_str(), schema.name.as_str())) {
-        return;
-    }
-    for field in &schema.fields {
-        let Some(member) = map.get_mut(&field.name) else { continue };
-        if is_kept_list(field) && matches!(member, Value::Array(items) if items.is_empty()) {
+    let WriteSteps { kept_lists, with_lists, .. } = steps(schema);
+    for at in kept_lists {
+        let member = map.get_mut(&schema.fields[*at as usize].name);
+        if let Some(member) =
+            member.filter(|member| matches!(member, Value::Array(items) if items.is_empty()))
+        {
             *member = Value::Null;
-        } else {
+        }
+    }
+    for at in with_lists {
+        let field = &schema.fields[*at as usize];
+        if let Some(member) = map.get_mut(&field.name) {
             each_struct(member, &field.kind, &mut null_empty_lists);
         }
     }
@@ -75,25 +101,31 @@ fn each_struct(value: &mut Value, kind: &Kind, visit: &mut dyn FnMut(&mut Value,
     }
 }
 
-/// The types that meet a condition, and the types that contain them.
-fn containing(meets: impl Fn(&Struct) -> bool) -> TypeNames {
-    let mut found = TypeNames::new();
-    loop {
-        let before = found.len();
-        for (package, name) in struct_names() {
-            let Some(schema) = lookup(package, name) else { continue };
-            let inside = |field: &Field| {
-                inner(&field.kind)
-                    .is_some_and(|inner| found.contains(&(inner.package.as_str(), inner.name.as_str())))
-            };
-            if meets(&schema) || schema.fields.iter().any(inside) {
-                found.insert((package, name));
+/// True if values of a kind can contain a struct that meets a condition.
+fn reaches(kind: &Kind, meets: fn(&Struct) -> bool) -> bool {
+    // Types may contain themselves.
+    let mut found: Vec<&Struct> = inner(kind).into_iter().collect();
+    let mut at = 0;
+    while let Some(&schema) = found.get(at) {
+        if meets(schema) {
+            return true;
+        }
+        for inside in schema.fields.iter().filter_map(|field| inner(&field.kind)) {
+            if !found.iter().any(|known| ptr::eq(*known, inside)) {
+                found.push(inside);
             }
         }
-        if found.len() == before {
-            return found;
-        }
+        at += 1;
     }
+    false
+}
+
+fn has_disabled(schema: &Struct) -> bool {
+    schema.go_fields.iter().any(|field| field.disabled)
+}
+
+fn has_kept_list(schema: &Struct) -> bool {
+    schema.fields.iter().any(is_kept_list)
 }
 
 /// The struct that a kind consists of.
@@ -108,6 +140,7 @@ fn inner(kind: &Kind) -> Option<&Struct> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::lookup;
     use crate::value;
 
     #[test]

@@ -113,6 +113,11 @@ impl Str {
         Str { first: First { bytes: first.to_le() }, second: second.to_le(), third: third.to_le() }
     }
 
+    /// The text, if it is short. Nothing is allocated.
+    pub(crate) fn short(text: &str) -> Option<Str> {
+        short(text.as_bytes())
+    }
+
     /// A text that is not short.
     fn shared(text: Arc<str>) -> Str {
         let length = text.len();

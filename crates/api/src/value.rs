@@ -49,7 +49,11 @@ impl Map {
     fn position(&self, key: &str) -> Option<usize> {
         const FEW: usize = 16;
         if self.0.len() <= FEW {
-            return self.0.iter().position(|(k, _)| k.is(key));
+            // Short texts are compared as words, and nearly all keys are short.
+            return match Str::short(key) {
+                Some(key) => self.0.iter().position(|(k, _)| key == *k),
+                None => self.0.iter().position(|(k, _)| k.is(key)),
+            };
         }
         self.0.binary_search_by(|(k, _)| k.as_str().cmp(key)).ok()
     }

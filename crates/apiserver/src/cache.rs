@@ -303,7 +303,8 @@ impl Cache {
         if let Ok(found) = self.events_after(revision, limit) {
             return Ok(found);
         }
-        self.events_from_history(revision).await
+        // Rarely needed, and large.
+        Box::pin(self.events_from_history(revision)).await
     }
 
     /// Events that have left the ring, from the store's history, up to where the ring begins.

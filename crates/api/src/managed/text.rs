@@ -26,7 +26,7 @@ pub struct InvalidFields {
 
 impl Set {
     pub fn parse(text: &str) -> Result<Set, InvalidFields> {
-        let mut cursor = Cursor { text, at: 0 };
+        let mut cursor = Cursor::new(text);
         let (set, _) = read(&mut cursor, 0)?;
         match cursor.peek() {
             None => Ok(set),
@@ -71,7 +71,8 @@ fn read(cursor: &mut Cursor<'_>, depth: usize) -> Result<(Set, bool), InvalidFie
                 cursor.skip()?;
                 continue;
             }
-            let text = unescape(key).map_err(|why| cursor.error(&why))?;
+            let text = if cursor.is_escaped { unescape(key) } else { Ok(Cow::Borrowed(key)) };
+            let text = text.map_err(|why| cursor.error(&why))?;
             let Some(element) = Element::parse(&text).map_err(|why| cursor.error(&why))? else {
                 cursor.skip()?;
                 continue;
@@ -101,7 +102,7 @@ pub(super) struct Overlap {
 pub(super) fn overlap(text: &str, set: &Set) -> Result<Overlap, InvalidFields> {
     let mut found = Overlap::default();
     if !set.is_empty() {
-        let mut cursor = Cursor { text, at: 0 };
+        let mut cursor = Cursor::new(text);
         overlap_level(&mut cursor, set, false, 0, &mut found)?;
     }
     Ok(found)
@@ -189,9 +190,15 @@ fn unescape(raw: &str) -> Result<Cow<'_, str>, String> {
 struct Cursor<'t> {
     text: &'t str,
     at: usize,
+    /// True if the last string has an escape.
+    is_escaped: bool,
 }
 
 impl<'t> Cursor<'t> {
+    fn new(text: &'t str) -> Cursor<'t> {
+        Cursor { text, at: 0, is_escaped: false }
+    }
+
     fn error(&self, why: &str) -> InvalidFields {
         InvalidFields { at: self.at, why: why.to_owned() }
     }
@@ -249,6 +256,7 @@ impl<'t> Cursor<'t> {
     fn string(&mut self) -> Result<(), InvalidFields> {
         let bytes = self.text.as_bytes();
         self.at += 1;
+        self.is_escaped = false;
         loop {
             let rest = bytes.get(self.at..).unwrap_or_default();
             match memchr2(b'"', b'\\', rest) {
@@ -256,7 +264,10 @@ impl<'t> Cursor<'t> {
                     self.at += i + 1;
                     return Ok(());
                 }
-                Some(i) => self.at += i + 2,
+                Some(i) => {
+                    self.is_escaped = true;
+                    self.at += i + 2;
+                }
                 None => return Err(self.error("unexpected end of JSON input")),
             }
         }

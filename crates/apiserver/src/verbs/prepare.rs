@@ -13,6 +13,7 @@ use http::header::CONTENT_TYPE;
 
 use super::empty_values;
 use crate::call::Call;
+use crate::catalog::Type;
 use crate::random;
 
 /// Names longer than this are cut before the generated suffix is added.
@@ -179,9 +180,10 @@ fn null_empty_lists(call: &Call, object: &mut Value) {
 /// The type of a built-in kind in its stored version.
 fn stored_schema(call: &Call) -> Option<StructRef> {
     let rules = stored_rules(call);
-    match call.served.custom() {
-        Some(_) => None,
-        None => resources::schema_of(rules.group, rules.storage_version, call.served.kind()),
+    match &call.served.objects {
+        Type::Custom(_) => None,
+        Type::BuiltIn(schema) if call.served.is_stored_form => Some(schema.clone()),
+        Type::BuiltIn(_) => resources::schema_of(rules.group, rules.storage_version, call.served.kind()),
     }
 }
 

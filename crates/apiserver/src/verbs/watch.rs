@@ -67,7 +67,7 @@ pub(crate) async fn watch(call: &Call, shutdown: watch::Receiver<bool>) -> Resul
     let stored_filter = list::before_conversion(&call.served, &filter);
     let mut stream = WatchStream {
         backend: call.backend.clone(),
-        selected: stored_filter.is_some().then(|| filter.clone()),
+        selected: stored_filter.is_some().then(|| Arc::new(filter.clone())),
         watcher: Watcher::new(cache, stored_filter.unwrap_or(filter), shutdown),
         encoder,
         initial: VecDeque::new(),
@@ -81,9 +81,10 @@ pub(crate) async fn watch(call: &Call, shutdown: watch::Receiver<bool>) -> Resul
     match options.start {
         Start::After(revision) => stream.watcher.start_after(revision),
         Start::State { marked } => stream.begin_with_state(marked)?,
-        Start::Refused(status) => stream.refused = Some(status),
+        Start::Refused(status) => stream.refused = Some(Box::new(status)),
     }
-    let stream = futures_util::stream::unfold(stream, async |mut stream| {
+    // The future of each step holds its argument twice: a pointer.
+    let stream = futures_util::stream::unfold(Box::new(stream), async |mut stream| {
         let bytes = stream.next().await?;
         Some((bytes, stream))
     });
@@ -153,7 +154,7 @@ struct WatchStream {
     backend: Arc<Backend>,
     watcher: Watcher,
     /// The filter of converted objects, if that is not the watcher's.
-    selected: Option<Filter>,
+    selected: Option<Arc<Filter>>,
     encoder: Encoder,
     /// The initial state that is still to be sent as ADDED events.
     initial: VecDeque<Arc<Object>>,
@@ -163,10 +164,12 @@ struct WatchStream {
     next_bookmark: Instant,
     deadline: Instant,
     /// The error to send instead of events.
-    refused: Option<Status>,
+    refused: Option<Box<Status>>,
     done: bool,
 }
 
+// There may be thousands of idle watches: the futures of what few of them do, and only now and then, are on the heap of their
+// own, so that an idle watch does not hold their memory.
 impl WatchStream {
     fn begin_with_state(&mut self, marked: bool) -> Result<(), Status> {
         let snapshot = self.watcher.snapshot()?;
@@ -186,7 +189,7 @@ impl WatchStream {
                 return Some(self.encoder.error(&status));
             }
             if !self.initial.is_empty() || self.bookmark.is_some() {
-                return Some(match self.initial_frames().await {
+                return Some(match Box::pin(self.initial_frames()).await {
                     Ok(bytes) => bytes,
                     Err(status) => self.end_with(&status),
                 });
@@ -294,10 +297,10 @@ impl WatchStream {
     /// Frames of the changes after the cursor; `None` if no event matches.
     async fn changes(&mut self) -> Result<Option<Bytes>, Status> {
         if let Some(filter) = self.selected.clone() {
-            return self.selected_changes(&filter).await;
+            return Box::pin(self.selected_changes(&filter)).await;
         }
         if self.encoder.converts() {
-            return self.converted_changes().await;
+            return Box::pin(self.converted_changes()).await;
         }
         let encoder = &mut self.encoder;
         let mut out = Vec::new();

@@ -27,10 +27,10 @@ const FAILED_OPEN: &str = "failed-open.mutation.webhook.admission.k8s.io/";
 
 fn admit<'a>(attributes: &'a Attributes<'a>, object: Option<&'a mut Value>) -> Verdict<'a> {
     let hooks = attributes.backend().admission.webhooks.of(WebhookKind::Mutating, attributes);
+    if hooks.is_empty() {
+        return Box::pin(std::future::ready(Ok(())));
+    }
     Box::pin(async move {
-        if hooks.is_empty() {
-            return Ok(());
-        }
         let mut object = object;
         {
             let mut rounds = attributes.reinvocation.lock();
