@@ -58,6 +58,16 @@ const fn same(api_version: &'static str) -> Spoke {
 
 fn unchanged(_: &mut Value) {}
 
+/// Sets a default that later versions of a policy's binding do not have: they require the field.
+fn deny_without_parameters(binding: &mut Value) {
+    const ACTION: &[&str] = &["spec", "paramRef", "parameterNotFoundAction"];
+    let has_reference =
+        binding.at(&["spec", "paramRef"]).is_some_and(|reference| reference.as_object().is_some());
+    if has_reference && binding.at(ACTION).is_none_or(Value::is_null) {
+        binding.set(ACTION, "Deny");
+    }
+}
+
 /// Every resource served in more than one version.
 pub const VERSIONED: &[Versioned] = &[
     Versioned {
@@ -148,7 +158,11 @@ pub const VERSIONED: &[Versioned] = &[
         hub: "admissionregistration.k8s.io/v1",
         spokes: &[
             same("admissionregistration.k8s.io/v1beta1"),
-            same("admissionregistration.k8s.io/v1alpha1"),
+            Spoke {
+                api_version: "admissionregistration.k8s.io/v1alpha1",
+                to_hub: deny_without_parameters,
+                from_hub: unchanged,
+            },
         ],
     },
     Versioned {

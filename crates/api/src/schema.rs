@@ -248,7 +248,10 @@ impl Kind {
             Kind::FieldsV1 => "v1.FieldsV1".into(),
             Kind::Any(_) => "interface {}".into(),
             Kind::List(item, _) => format!("[]{}", item.go_name()),
-            Kind::Map(item, _) => format!("map[string]{}", item.go_name()),
+            Kind::Map(item, _) => match &**item {
+                Kind::Time => "map[string]v1.Time".into(),
+                item => format!("map[string]{}", item.go_name()),
+            },
             Kind::Struct(s) => s.go_name(),
         }
     }

@@ -38,6 +38,25 @@ pub fn parse_micro(text: &str) -> Result<Timestamp, String> {
     Reader::new(text, "2006-01-02T15:04:05.000000Z07:00").read(true)
 }
 
+/// A text in quotes, as Go shows it in errors about times: other bytes than printable ASCII are escaped one by one.
+fn quoted(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len() + 2);
+    shown.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => shown.extend(['\\', c]),
+            ' '..='\x7f' => shown.push(c),
+            _ => {
+                let mut buffer = [0; 4];
+                let bytes = c.encode_utf8(&mut buffer).bytes();
+                shown.extend(bytes.map(|byte| format!("\\x{byte:02x}")));
+            }
+        }
+    }
+    shown.push('"');
+    shown
+}
+
 /// A duration in Go's notation (`1m30s`), or Go's error.
 pub fn go_duration(text: &str) -> Result<f64, String> {
     let invalid = || format!("time: invalid duration {text:?}");
@@ -127,7 +146,7 @@ impl<'t> Reader<'t> {
         let nanosecond = if six_decimals { self.six_decimals()? } else { self.decimals() };
         let offset = self.offset()?;
         if !self.rest.is_empty() {
-            return Err(format!("parsing time {:?}: extra text: {:?}", self.text, self.rest));
+            return Err(format!("parsing time {}: extra text: {}", quoted(self.text), quoted(self.rest)));
         }
         let date = Date::new(year as i16, month as i8, day as i8).map_err(|_| self.out_of_range("day"))?;
         let time = date.at(hour as i8, minute as i8, second as i8, nanosecond);
@@ -136,14 +155,12 @@ impl<'t> Reader<'t> {
     }
 
     fn mismatch(&self, element: &str) -> String {
-        format!(
-            "parsing time {:?} as {:?}: cannot parse {:?} as {element:?}",
-            self.text, self.layout, self.rest
-        )
+        let [text, layout, rest, element] = [self.text, self.layout, self.rest, element].map(quoted);
+        format!("parsing time {text} as {layout}: cannot parse {rest} as {element}")
     }
 
     fn out_of_range(&self, what: &str) -> String {
-        format!("parsing time {:?}: {what} out of range", self.text)
+        format!("parsing time {}: {what} out of range", quoted(self.text))
     }
 
     fn literal(&mut self, literal: &str) -> Result<(), String> {
@@ -249,6 +266,8 @@ mod tests {
         check(parse, "2026-01-01T00:00:60Z", ": second out of range");
         check(parse, "2026-02-30T00:00:00Z", ": day out of range");
         check(parse, "2026-01-01T00:00:00Zx", ": extra text: \"x\"");
+        let escaped = r#"parsing time "\xc3\xa9\x0a\"" as "2006-01-02T15:04:05Z07:00": cannot parse "\xc3\xa9\x0a\"" as "2006""#;
+        assert_eq!(parse("\u{e9}\n\"").unwrap_err(), escaped);
         check(parse_micro, "2026-01-01T00:00:00Z", "cannot parse \"Z\" as \".000000\"");
         check(parse_micro, "2026-01-01T00:00:00.1234567Z", "cannot parse \"7Z\" as \"Z07:00\"");
         check(parse_micro, "2026-01-01T00:00:00.000000+25:00", ": time zone offset hour out of range");

@@ -132,7 +132,7 @@ impl Map {
     pub fn extend(&mut self, entries: impl IntoIterator<Item = (Str, Value)>) {
         let mut all = std::mem::take(&mut self.0);
         all.extend(entries);
-        *self = Map::from_unsorted(all, |_| {});
+        *self = Map::last_of_each(all);
     }
 
     /// Takes entries in the order of their keys, which must be unique.
@@ -140,28 +140,46 @@ impl Map {
         Map(entries)
     }
 
-    /// Takes entries in any order. Of equal keys the last wins, as in Go's decoder; `duplicate` is called
-    /// for each of the others.
-    pub(crate) fn from_unsorted(mut entries: Vec<(Str, Value)>, mut duplicate: impl FnMut(&Str)) -> Self {
+    /// Takes entries in any order. `join` makes one value of those that have the same key, which are in order.
+    pub(crate) fn from_unsorted(
+        mut entries: Vec<(Str, Value)>,
+        mut join: impl FnMut(&Str, Vec<Value>) -> Value,
+    ) -> Self {
         if entries.is_sorted_by(|a, b| a.0 < b.0) {
             return Map::from_sorted(entries);
         }
         entries.sort_by(|a, b| a.0.cmp(&b.0));
-        entries.dedup_by(|later, earlier| {
-            let same = later.0 == earlier.0;
-            if same {
-                duplicate(&later.0);
-                std::mem::swap(later, earlier);
+        if entries.is_sorted_by(|a, b| a.0 < b.0) {
+            return Map(entries);
+        }
+        let mut unique: Vec<(Str, Value)> = Vec::with_capacity(entries.len());
+        let mut entries = entries.into_iter().peekable();
+        while let Some((key, value)) = entries.next() {
+            let mut values = vec![value];
+            while let Some((_, repeated)) = entries.next_if(|next| next.0 == key) {
+                values.push(repeated);
             }
-            same
-        });
-        Map(entries)
+            let value = match (values.len(), values.pop()) {
+                (1, Some(only)) => only,
+                (_, last) => {
+                    values.extend(last);
+                    join(&key, values)
+                }
+            };
+            unique.push((key, value));
+        }
+        Map(unique)
+    }
+
+    /// Takes entries in any order. Of equal keys the last wins.
+    fn last_of_each(entries: Vec<(Str, Value)>) -> Self {
+        Map::from_unsorted(entries, |_, mut values| values.pop().unwrap_or_default())
     }
 }
 
 impl FromIterator<(Str, Value)> for Map {
     fn from_iter<T: IntoIterator<Item = (Str, Value)>>(iter: T) -> Self {
-        Map::from_unsorted(iter.into_iter().collect(), |_| {})
+        Map::last_of_each(iter.into_iter().collect())
     }
 }
 

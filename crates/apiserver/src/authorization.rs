@@ -4,6 +4,7 @@
 //! called, so that a cluster can always be repaired.
 
 pub(crate) mod bootstrap_policy;
+pub(crate) mod device_claims;
 pub(crate) mod escalation;
 mod filters;
 mod impersonation;
@@ -22,7 +23,7 @@ pub(crate) use filters::{authorize_request, effective_user};
 pub use modes::AuthorizationModes;
 
 use crate::call::Backend;
-use impersonation::LastModes;
+use impersonation::{LastModes, NODE_NAME};
 use modes::Mode;
 use node_feed::NodeFeed;
 use rbac_feed::RbacFeed;

@@ -178,7 +178,13 @@ impl Call {
     pub(crate) fn forms(&self) -> Forms {
         // A custom resource has no protobuf form; its `Scale` has.
         let protobuf = self.served.custom().is_none() || self.at.subresource == "scale";
-        Forms { protobuf, table: self.at.subresource != "status" || self.served.rules.status_table }
+        let table = match &*self.at.subresource {
+            "" | "scale" => true,
+            "status" => self.served.rules.status_table,
+            // Of the others, those that read or write the object have none.
+            other => !matches!(other, "approval" | "ephemeralcontainers" | "resize"),
+        };
+        Forms { protobuf, table }
     }
 
     pub(crate) fn wanted(&self) -> Result<Wanted, Status> {

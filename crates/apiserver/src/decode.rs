@@ -71,6 +71,7 @@ pub(crate) fn object(
         conform_whole(&mut object, expected, &mut strict)?;
     }
     if format == Format::Json && strict.len() > 1 && expected.custom.is_none() {
+        drop_below_unknown_fields(&mut strict);
         in_document_order(&mut strict, body);
     }
     let warnings = apply_validation(strict, validation, expected)?;
@@ -100,12 +101,29 @@ pub(crate) fn check_size(tree: &Value) -> Result<(), Status> {
     }
 }
 
+/// The path that a finding shows.
+fn path_of(finding: &str) -> &str {
+    finding.split_once('"').map_or("", |(_, rest)| rest.trim_end_matches('"'))
+}
+
+/// Drops duplicates of unknown fields and in their values, which upstream does not read.
+fn drop_below_unknown_fields(strict: &mut Vec<String>) {
+    let (unknown, duplicates): (Vec<String>, Vec<String>) =
+        std::mem::take(strict).into_iter().partition(|finding| finding.starts_with("unknown"));
+    let is_below = |path: &str, field: &str| {
+        path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    let read = duplicates
+        .into_iter()
+        .filter(|finding| !unknown.iter().any(|field| is_below(path_of(finding), path_of(field))))
+        .collect::<Vec<_>>();
+    strict.extend(read);
+    strict.extend(unknown);
+}
+
 /// Sorts findings by their position in the document.
 fn in_document_order(strict: &mut Vec<String>, body: &[u8]) {
-    let paths: Vec<&str> = strict
-        .iter()
-        .map(|finding| finding.split_once('"').map_or("", |(_, rest)| rest.trim_end_matches('"')))
-        .collect();
+    let paths: Vec<&str> = strict.iter().map(|finding| path_of(finding)).collect();
     let places = json::places(body, &paths);
     let mut findings: Vec<(usize, String)> = std::mem::take(strict)
         .into_iter()

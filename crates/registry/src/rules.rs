@@ -99,8 +99,16 @@ impl Rules {
     /// Returns true if an update in a version may leave out the resource version. Older versions of one kind may, as they
     /// always could.
     pub fn allows_unconditional_update(&self, version: &str) -> bool {
-        let is_older = self.resource == "devicetaintrules" && matches!(version, "v1beta2" | "v1alpha3");
-        self.unconditional_update || is_older
+        self.unconditional_update || self.is_older_taint_rule(version)
+    }
+
+    /// Returns true if the response to a delete in a version is the deleted object, as it always was in older versions.
+    pub fn returns_deleted(&self, version: &str) -> bool {
+        self.delete_returns_object || self.is_older_taint_rule(version)
+    }
+
+    fn is_older_taint_rule(&self, version: &str) -> bool {
+        self.resource == "devicetaintrules" && matches!(version, "v1beta2" | "v1alpha3")
     }
 
     /// The defaults of a resource's rules: a stored v1 without status or generation.

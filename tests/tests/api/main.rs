@@ -7,6 +7,7 @@ mod authentication;
 mod bad_input;
 mod bootstrap;
 mod custom_resources;
+mod device_claims;
 mod encryption;
 mod every_kind;
 mod eviction;

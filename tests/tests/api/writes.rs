@@ -111,6 +111,39 @@ fn unknown_fields_are_ignored_warned_of_or_refused() {
 }
 
 #[test]
+fn values_of_one_field_are_joined() {
+    let server = Server::start();
+    let client = server.client();
+    let twice = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m","labels":{"a":"1"}},"data":{"a":"1"},
+        "metadata":{"labels":{"b":"2"}},"data":{"b":"2"},"bogus":{"a":1,"a":2},"bogus":3}"#;
+    let response = client.send(&Request::new("POST", MAPS).body("application/json", twice));
+    let created = response.expect(201);
+    assert_eq!(created["metadata"]["name"], "m");
+    assert_eq!(created["metadata"]["labels"], json!({"a": "1", "b": "2"}));
+    assert_eq!(created["data"], json!({"a": "1", "b": "2"}));
+    // Duplicates of unknown fields and in them are not noticed.
+    let strict =
+        Request::new("POST", format!("{MAPS}?fieldValidation=Strict")).body("application/json", twice);
+    let message = client.send(&strict).expect_failure(400, "BadRequest");
+    let findings = r#"duplicate field "metadata", duplicate field "data", unknown field "bogus""#;
+    assert!(message.ends_with(findings), "{message}");
+}
+
+#[test]
+fn self_links_are_never_stored() {
+    let server = Server::start();
+    let client = server.client();
+    let mut object = client.post(MAPS, &map("linked")).expect(201);
+    object["metadata"]["selfLink"] = "/linked".into();
+    let path = format!("{MAPS}/linked");
+    // As upstream, which removes it with the encoding for the store.
+    let unwritten = client.put(format!("{path}?dryRun=All"), &object).expect(200);
+    assert_eq!(unwritten["metadata"]["selfLink"], "/linked");
+    assert!(client.put(&path, &object).expect(200)["metadata"]["selfLink"].is_null());
+    assert!(client.get(&path).expect(200)["metadata"]["selfLink"].is_null());
+}
+
+#[test]
 fn finalizers_delay_deletion() {
     let server = Server::start();
     let client = server.client();

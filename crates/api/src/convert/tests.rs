@@ -151,3 +151,16 @@ fn autoscalers_survive_the_way_to_v1_and_back() {
     v1.remove(&["apiVersion"]);
     assert_eq!(json::write_to_string(&v1), json::write_to_string(&hpa_v2()));
 }
+
+#[test]
+fn alpha_bindings_deny_without_parameters() {
+    let kind = "MutatingAdmissionPolicyBinding";
+    let (alpha, stored) = ("admissionregistration.k8s.io/v1alpha1", "admissionregistration.k8s.io/v1");
+    let binding = |reference: Value| value!({"kind": kind, "metadata": {}, "spec": {"policyName": "p", "paramRef": (reference)}});
+    let given = binding(value!({"name": "n", "parameterNotFoundAction": "Allow"}));
+    check(kind, alpha, &given, stored, &given);
+    let absent = binding(value!({"name": "n"}));
+    let denying = binding(value!({"name": "n", "parameterNotFoundAction": "Deny"}));
+    check(kind, alpha, &absent, stored, &denying);
+    check(kind, stored, &absent, alpha, &absent);
+}

@@ -110,7 +110,8 @@ fn parse_document(
 /// Parses the document of an object that will be conformed to a type, noting each duplicate key.
 ///
 /// Numbers that a tree cannot hold as they are written (`1e400`, `1E2`, twenty digits) stay text: quantities are exact,
-/// errors show the text, and the type decides if the value is too large. Conforming leaves none of them.
+/// errors show the text, and the type decides if the value is too large. Conforming leaves none of them. Values of one key
+/// are joined, as upstream decodes them into one field.
 pub fn parse_literally(text: &[u8], duplicates: &mut Vec<Duplicate>) -> Result<Value, ParseError> {
     parse_document(text, true, Some(duplicates))
 }
@@ -133,6 +134,42 @@ const FALSE_CONTEXTS: [&str; 4] = [
 ];
 const NULL_CONTEXTS: [&str; 3] =
     ["in literal null (expecting 'u')", "in literal null (expecting 'l')", "in literal null (expecting 'l')"];
+
+/// The value of a key that occurs several times in an object, of at least one value.
+///
+/// Upstream decodes all of them into one field: objects are merged, and lists item by item. All values are joined at once, so
+/// that many of them take no more time than their sorting.
+fn joined(mut values: Vec<Value>) -> Value {
+    let Some(last) = values.pop() else { return Value::Null };
+    match last {
+        Value::Object(last) => {
+            let replaced = values.iter().rposition(|value| !matches!(value, Value::Object(_)));
+            let earlier = values.drain(replaced.map_or(0, |i| i + 1)..);
+            let maps =
+                earlier.filter_map(|value| if let Value::Object(map) = value { Some(map) } else { None });
+            let entries = maps.chain([last]).flatten().collect();
+            Value::Object(Map::from_unsorted(entries, |_, values| joined(values)))
+        }
+        Value::Array(last) => {
+            let replaced = values.iter().rposition(|value| !matches!(value, Value::Array(_)));
+            let earlier = values.drain(replaced.map_or(0, |i| i + 1)..);
+            let mut items: Vec<Vec<Value>> = last.iter().map(|_| Vec::new()).collect();
+            for list in
+                earlier.filter_map(|value| if let Value::Array(list) = value { Some(list) } else { None })
+            {
+                for (place, item) in items.iter_mut().zip(list) {
+                    place.push(item);
+                }
+            }
+            let joined_items = items.into_iter().zip(last).map(|(mut values, item)| {
+                values.push(item);
+                joined(values)
+            });
+            Value::Array(joined_items.collect())
+        }
+        last => last,
+    }
+}
 
 /// Places on the way to the fields of managers.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -268,8 +305,9 @@ impl<'a, 'd> Parser<'a, 'd> {
         if is_sorted {
             return Ok(Map::from_sorted(entries));
         }
+        let joins = self.keeps_literals;
         let (doubled, duplicates, path) = (&mut self.is_doubled, &mut self.duplicates, &self.path);
-        Ok(Map::from_unsorted(entries, |key| {
+        Ok(Map::from_unsorted(entries, |key, mut values| {
             *doubled = true;
             if let Some(duplicates) = duplicates
                 && duplicates.len() < MAX_DUPLICATES
@@ -277,6 +315,7 @@ impl<'a, 'd> Parser<'a, 'd> {
             {
                 duplicates.push(Duplicate { path: path_to(path, key) });
             }
+            if joins { joined(values) } else { values.pop().unwrap_or_default() }
         }))
     }
 
@@ -694,6 +733,26 @@ mod tests {
         ] {
             assert!(parse(bad.as_bytes()).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn values_of_one_key_are_joined_in_objects_that_have_types() {
+        let joined = |text: &str| parse_literally(text.as_bytes(), &mut Vec::new()).unwrap();
+        let table = [
+            (
+                r#"{"a":{"x":1,"y":{"p":1}},"a":{"y":{"q":2},"z":3}}"#,
+                r#"{"a":{"x":1,"y":{"p":1,"q":2},"z":3}}"#,
+            ),
+            (r#"{"a":[{"x":1},{"x":2}],"a":[{"y":3}]}"#, r#"{"a":[{"x":1,"y":3}]}"#),
+            (r#"{"a":{"x":1},"a":5,"a":{"y":2}}"#, r#"{"a":{"y":2}}"#),
+            (r#"{"a":{"x":1},"a":null}"#, r#"{"a":null}"#),
+            (r#"{"a":{"x":1},"a":{"x":2},"a":{"x":3}}"#, r#"{"a":{"x":3}}"#),
+        ];
+        for (text, expected) in table {
+            assert_eq!(joined(text), parse(expected.as_bytes()).unwrap(), "{text}");
+        }
+        let text = r#"{"a":{"x":1},"a":{"y":2}}"#;
+        assert_eq!(parse(text.as_bytes()).unwrap(), parse(br#"{"a":{"y":2}}"#).unwrap());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::{Authorizer, refusal, require};
 use crate::request::percent_decode;
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
-const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+pub(super) const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 /// From this many values of a kind on, the permission for all of the kind is checked first.
 const MANY: usize = 4;

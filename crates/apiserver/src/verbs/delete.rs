@@ -345,7 +345,7 @@ pub(crate) async fn delete(call: &mut Call) -> Result<Answer, Status> {
             let code = if options.orphan_dependents == Some(false) { 202 } else { 200 };
             respond::object(code, call, &text, wanted).await
         }
-        Outcome::Removed(text) if call.served.rules.delete_returns_object => {
+        Outcome::Removed(text) if call.served.rules.returns_deleted(&call.at.version) => {
             respond::object(200, call, &text, wanted).await
         }
         Outcome::Removed(_) => {

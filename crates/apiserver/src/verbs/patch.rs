@@ -135,9 +135,8 @@ impl PatchBody {
         let tree = match kind {
             PatchKind::Apply => {
                 let mut duplicates = Vec::new();
-                let tree = yaml::to_value(&call.body, &mut duplicates).map_err(|e| {
-                    Status::bad_request(format!("error decoding patch: {}{e}", yaml::PATCH_ERROR_PREFIX))
-                })?;
+                let tree = yaml::to_value(&call.body, &mut duplicates)
+                    .map_err(|e| Status::bad_request(format!("error encoding patch: {e}")))?;
                 if let (FieldValidation::Strict, Some(why)) = (validation, yaml::strict_error(&duplicates)) {
                     let prefix = yaml::PATCH_ERROR_PREFIX;
                     return Err(Status::bad_request(format!("error strict decoding patch: {prefix}{why}")));

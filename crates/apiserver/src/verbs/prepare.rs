@@ -12,6 +12,7 @@ use corten_registry::{Request, Rules};
 use http::header::CONTENT_TYPE;
 
 use super::empty_values;
+use crate::authorization::device_claims;
 use crate::call::Call;
 use crate::catalog::Type;
 use crate::random;
@@ -153,6 +154,7 @@ pub(super) fn for_create(call: &mut Call, object: &mut Value) -> Result<(), Stat
         let user = || call.user.to_value();
         drop_disabled(call, object);
         rules.prepare_for_create(object, &Request { now: call.now, user: Some(&user) });
+        device_claims::check_new(call, object, &mut errors);
         call.served.rules.validate_for_create(call.served.resource.namespaced, object, &mut errors);
         call.served.rules.name_fields_in_version(&call.at.version, &mut errors);
     }
@@ -196,7 +198,6 @@ pub(super) fn for_update(
 ) -> Result<(), Status> {
     let rules = stored_rules(call);
     let metadata = meta::of(object);
-    metadata.remove("selfLink");
     if let Some(created) = old.at(&["metadata", "creationTimestamp"]) {
         metadata.insert("creationTimestamp", created.clone());
     }
@@ -222,6 +223,9 @@ pub(super) fn for_update(
         rules.prepare_for_update(subresource, object, old, &Request { now: call.now, user: Some(&user) });
         if rules.counts_disabled_fields {
             drop_disabled(call, object);
+        }
+        if subresource == "status" {
+            device_claims::check_status(call, object, old, &mut errors);
         }
         let namespaced = call.served.resource.namespaced;
         call.served.rules.validate_for_update(subresource, namespaced, object, old, &mut errors);

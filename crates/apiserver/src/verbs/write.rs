@@ -345,6 +345,10 @@ pub(super) async fn replace_stored(
     let (object, old) = (&current.object, &current.tree);
     managed::keep_times(old, &mut new);
     meta::set_text(&mut new, "resourceVersion", meta::resource_version(old));
+    if !dry_run {
+        // No object is stored with one; upstream removes it only then.
+        meta::of(&mut new).remove("selfLink");
+    }
     if let (Some(map), None) = (new.as_object_mut(), call.served.custom()) {
         map.insert("kind", &cache.form.kind);
         map.insert("apiVersion", cache.form.api_version.as_str());

@@ -5,9 +5,9 @@ use corten_api::{Field, Value, names};
 use corten_cel::library::regex::Budget;
 
 use super::validate::{
-    CONFIG_MAX, selector_budget, validate_configuration, validate_fully_qualified_name, validate_items,
-    validate_keyed_items, validate_label, validate_selectors, validate_texts, validate_toleration,
-    validate_toleration_fields,
+    CONFIG_MAX, Keyed, selector_budget, validate_configuration, validate_fully_qualified_name,
+    validate_items, validate_keyed_items, validate_label, validate_selectors, validate_texts,
+    validate_toleration, validate_toleration_fields,
 };
 use crate::validation::text::{complain, list, member, required, text};
 
@@ -21,7 +21,7 @@ pub(super) fn validate_claim(devices: &Value, at: &Field<'_>, errors: &mut Error
     let patterns = selector_budget();
     validate_keyed_items(
         requests,
-        ("name", REQUESTS_MAX),
+        Keyed { key: "name", most: REQUESTS_MAX, declared: Some("DeviceRequest") },
         &at.child("requests"),
         errors,
         &mut |request, at, errors| validate_request(request, &patterns, at, errors),
@@ -48,7 +48,7 @@ fn validate_request(request: &Value, patterns: &Budget, at: &Field<'_>, errors: 
             let at = at.child("firstAvailable");
             validate_keyed_items(
                 alternatives,
-                ("name", ALTERNATIVES_MAX),
+                Keyed { key: "name", most: ALTERNATIVES_MAX, declared: Some("DeviceSubRequest") },
                 &at,
                 errors,
                 &mut |one, at, errors| {
@@ -58,19 +58,27 @@ fn validate_request(request: &Value, patterns: &Budget, at: &Field<'_>, errors: 
             );
         }
         (Some(exactly), []) => validate_device_request(exactly, patterns, &at.child("exactly"), errors),
-        (Some(_), alternatives) => {
+        (Some(exactly), alternatives) => {
             let why = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
             errors.invalid(at, &Value::Null, why);
+            validate_request_fields(exactly, &at.child("exactly"), errors);
             for (i, one) in alternatives.iter().enumerate() {
-                validate_request_fields(one, &at.child("firstAvailable").index(i), errors);
+                let at = at.child("firstAvailable");
+                let at = at.index(i);
+                required(
+                    text(one, "deviceClassName"),
+                    names::long_name,
+                    &at.child("deviceClassName"),
+                    errors,
+                );
+                validate_request_fields(one, &at, errors);
             }
         }
     }
 }
 
-/// Validates fields of an alternative by themselves, which is done even where there should be no alternatives.
+/// Validates fields by themselves, which is done even for forms of a request that exclude each other.
 fn validate_request_fields(wish: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    required(text(wish, "deviceClassName"), names::long_name, &at.child("deviceClassName"), errors);
     let mode = text(wish, "allocationMode");
     if !matches!(mode, "" | "All" | "ExactCount") {
         errors.not_supported(at.child("allocationMode"), &Value::from(mode), &["All", "ExactCount"]);
@@ -105,14 +113,15 @@ fn validate_device_request(wish: &Value, patterns: &Budget, at: &Field<'_>, erro
 
 fn validate_constraint(constraint: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let attributes = ["matchAttribute", "distinctAttribute"];
-    match attributes.into_iter().find_map(|key| member(constraint, key).map(|name| (key, name))) {
-        Some((key, name)) => {
-            validate_fully_qualified_name(name.as_str().unwrap_or_default(), &at.child(key), errors);
-        }
-        None => {
-            let why = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
-            errors.required(at, why);
-        }
+    let given = attributes.into_iter().filter_map(|key| Some((key, member(constraint, key)?)));
+    let mut is_given = false;
+    for (key, name) in given {
+        is_given = true;
+        validate_fully_qualified_name(name.as_str().unwrap_or_default(), &at.child(key), errors);
+    }
+    if !is_given {
+        let why = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
+        errors.required(at, why);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Resource pool status requests: processed once, with the result in their status.
 
+mod validate;
+
 use corten_api::Value;
 
 use crate::prepare::{
@@ -17,19 +19,23 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec_and_metadata,
     reset_fields: resets_spec_and_metadata_or_status,
+    validate_create: validate::create,
+    validate_update: validate::update,
+    validate_subresource: validate::subresource,
     unconditional_update: false,
+    status_table: false,
     delete_returns_object: true,
     columns: &[
         NAME,
-        text("Driver", "The driver whose pools are asked for."),
-        text("Total", "How many devices there are."),
-        text("Available", "How many of them are free."),
-        text("Allocated", "How many are in use."),
-        text("Unavailable", "How many are neither."),
-        text("Errors", "How many pools are not valid."),
-        integer("Pools", "How many pools there are."),
-        text("Status", "Whether the answer is there."),
-        text("Completed", "How long ago the answer was complete."),
+        text("Driver", "The driver to query pools for."),
+        text("Total", "Total number of devices across all pools."),
+        text("Available", "Number of available devices across all pools."),
+        text("Allocated", "Number of allocated devices across all pools."),
+        text("Unavailable", "Number of unavailable devices across all pools."),
+        text("Errors", "Number of pools with validation errors."),
+        integer("Pools", "Total number of matching pools."),
+        text("Status", "Processing status."),
+        text("Completed", "Time since the observation completed."),
     ],
     row,
     ..Rules::DEFAULT

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use corten_api::status::ErrorList;
-use corten_api::{ByContent, Field, Value, json, names, set_of};
+use corten_api::{ByContent, Field, Value, go, json, names, schema, set_of};
 use corten_cel::library::regex::Budget;
 
 use super::expressions;
@@ -42,15 +42,29 @@ pub(super) fn validate_items(
     fits
 }
 
-/// Validates a list whose items are unique by a member, up to a maximum length.
+/// A list whose items are unique by a member, up to a maximum length.
+pub(super) struct Keyed {
+    pub key: &'static str,
+    pub most: usize,
+    /// The type of the items, if upstream declares that they are unique: errors show whole items, before those in them.
+    pub declared: Option<&'static str>,
+}
+
 pub(super) fn validate_keyed_items(
     items: &[Value],
-    (key, most): (&str, usize),
+    Keyed { key, most, declared }: Keyed,
     at: &Field<'_>,
     errors: &mut ErrorList,
     judge: &mut dyn FnMut(&Value, &Field<'_>, &mut ErrorList),
 ) {
-    if validate_items(items, most, at, errors, judge) {
+    let schema = declared.and_then(|kind| schema::lookup("resource/v1", kind));
+    if let Some(schema) = schema.filter(|_| items.len() <= most) {
+        let mut seen = HashSet::new();
+        for (i, item) in items.iter().enumerate().filter(|(_, item)| !seen.insert(text(item, key))) {
+            errors.duplicate_shown(at.index(i), go::json_of(item, &schema));
+        }
+    }
+    if validate_items(items, most, at, errors, judge) && declared.is_none() {
         refuse_duplicates(items, |item| text(item, key), at, errors);
     }
 }

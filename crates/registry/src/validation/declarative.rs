@@ -11,6 +11,8 @@ use corten_api::status::{ErrorList, FieldError, FieldErrorKind};
 enum Sort {
     Required,
     Invalid,
+    /// A number below a fixed minimum.
+    Minimum,
     Immutable,
     NotSupported,
     Duplicate,
@@ -18,7 +20,7 @@ enum Sort {
     TooMany,
 }
 
-use Sort::{Duplicate, Immutable, Invalid, NotSupported, Required, TooLong, TooMany};
+use Sort::{Duplicate, Immutable, Invalid, Minimum, NotSupported, Required, TooLong, TooMany};
 
 /// Fields and the sorts of their errors that are declared.
 type Declarations = &'static [(&'static str, &'static [Sort])];
@@ -104,16 +106,16 @@ fn declarations(group: &str, resource: &str) -> Declarations {
         ("admissionregistration.k8s.io", "validatingadmissionpolicybindings") => {
             &[("spec.policyName", &[Required]), ("spec.validationActions", &[Required])]
         }
-        ("autoscaling", _) => &[("spec.minReplicas", &[Invalid]), ("spec.maxReplicas", &[Required, Invalid])],
+        ("autoscaling", _) => &[("spec.minReplicas", &[Minimum]), ("spec.maxReplicas", &[Required, Minimum])],
         ("batch", "cronjobs") => &[("spec.schedule", &[Required])],
         ("discovery.k8s.io", _) => &[
             ("addressType", &[Required, NotSupported, Immutable]),
             ("endpoints.addresses", &[Required, TooMany]),
         ],
         ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations") => &[
-            ("spec.type", &[Required, NotSupported]),
+            ("spec.type", &[Required]),
             ("spec.limited", &[Required]),
-            ("spec.limited.limitResponse.type", &[Required, NotSupported]),
+            ("spec.limited.limitResponse.type", &[Required]),
             ("spec.limited.limitResponse.queuing", &[Required]),
         ],
         ("networking.k8s.io", "networkpolicies") => {
@@ -149,8 +151,32 @@ fn declarations(group: &str, resource: &str) -> Declarations {
 
 /// Moves the errors of declarations behind all others.
 pub(crate) fn move_last(group: &str, resource: &str, errors: &mut ErrorList) {
-    if errors.0.len() > 1 && !declarations(group, resource).is_empty() {
-        errors.0.sort_by_cached_key(|error| is_declared(group, resource, error));
+    if errors.0.len() < 2 || declarations(group, resource).is_empty() {
+        return;
+    }
+    // What is immutable and has changed is not looked into: the errors there are those of the other validation.
+    let changed: Vec<String> = errors
+        .0
+        .iter()
+        .filter(|error| Immutable.fits(error))
+        .filter(|error| error.field == "roleRef" || is_declared(group, resource, error))
+        .map(|error| format!("{}.", error.field))
+        .collect();
+    errors.0.sort_by_cached_key(|error| {
+        let is_last = is_declared(group, resource, error)
+            && !changed.iter().any(|changed| error.field.starts_with(changed.as_str()));
+        is_last.then(|| place_among_declared(resource, error))
+    });
+}
+
+/// The place of a field among those that are declared, where other validation has another order.
+fn place_among_declared(resource: &str, error: &FieldError) -> usize {
+    const STATUS_OF_CLAIM: [&str; 3] = ["status.allocation", "status.reservedFor", "status.devices"];
+    match resource {
+        "resourceclaims" => {
+            STATUS_OF_CLAIM.iter().position(|field| error.field.starts_with(field)).unwrap_or_default()
+        }
+        _ => 0,
     }
 }
 
@@ -178,8 +204,15 @@ fn below_basic(path: &str) -> String {
 fn is_declared(group: &str, resource: &str, error: &FieldError) -> bool {
     let path = without_positions(&error.field);
     let mut path = path.as_str();
-    if resource == "resourceclaimtemplates" {
-        path = path.strip_prefix("spec.").unwrap_or(path);
+    match resource {
+        "resourceclaimtemplates" => match path.strip_prefix("spec.") {
+            Some(of_claim) => path = of_claim,
+            // That of a template is immutable without a declaration.
+            None => return false,
+        },
+        // Only the values of attributes have declarations, not the names.
+        "resourceslices" if path == "spec.devices.attributes" && !error.field.ends_with(']') => return false,
+        _ => {}
     }
     let request = ["exactly.", "firstAvailable."].into_iter().find_map(|form| {
         path.strip_prefix("spec.devices.requests.").and_then(|field| field.strip_prefix(form))
@@ -197,6 +230,10 @@ impl Sort {
         match self {
             Required => error.kind == FieldErrorKind::Required,
             Invalid => error.kind == FieldErrorKind::Invalid && !is_immutable,
+            Minimum => {
+                let minimum = error.detail.strip_prefix("must be greater than or equal to ");
+                minimum.is_some_and(|minimum| minimum.bytes().all(|byte| byte.is_ascii_digit()))
+            }
             Immutable => error.kind == FieldErrorKind::Invalid && is_immutable,
             NotSupported => error.kind == FieldErrorKind::NotSupported,
             Duplicate => error.kind == FieldErrorKind::Duplicate,
@@ -241,6 +278,25 @@ mod tests {
     }
 
     #[test]
+    fn errors_below_a_changed_immutable_field_keep_their_place() {
+        let errors = || {
+            let mut errors = ErrorList::new();
+            errors.required("spec.attacher", "");
+            errors.required("spec.source", "");
+            errors
+        };
+        let mut of_update = errors();
+        of_update.invalid("spec", &corten_api::Value::Null, "field is immutable");
+        let mut of_create = errors();
+        let fields = |errors: &mut ErrorList| {
+            move_last("storage.k8s.io", "volumeattachments", errors);
+            errors.0.iter().map(|error| error.field.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(fields(&mut of_update), ["spec.attacher", "spec.source", "spec"]);
+        assert_eq!(fields(&mut of_create), ["spec.source", "spec.attacher"]);
+    }
+
+    #[test]
     fn declared_errors_follow_others() {
         use FieldErrorKind::{Duplicate, Forbidden, Invalid, Required};
         let found = [("spec.attacher", Required), ("spec.source", Required), ("spec.nodeName", Invalid)];
@@ -266,10 +322,15 @@ mod tests {
                 "spec.spec.devices.requests[0].tolerations[0].key",
             ]
         );
-        let found = [("spec.devices[3].attributes[a.b/c]", Invalid), ("spec.devices[3].name", Invalid)];
+        let keys = "spec.devices[3].attributes";
+        let found = [
+            (keys, Invalid),
+            ("spec.devices[3].attributes[a.b/c]", Invalid),
+            ("spec.devices[3].name", Invalid),
+        ];
         assert_eq!(
             ordered("resource.k8s.io", "resourceslices", &found),
-            ["spec.devices[3].name", "spec.devices[3].basic.attributes[a.b/c]"]
+            [keys, "spec.devices[3].name", "spec.devices[3].basic.attributes[a.b/c]"]
         );
     }
 }

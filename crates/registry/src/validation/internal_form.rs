@@ -29,6 +29,29 @@ enum Holds {
     List(&'static str),
     /// An object's metadata, whose members are written among the fields, with their own names.
     Metadata,
+    /// A list of objects with the names and the order of these members; absent ones are left out.
+    Named(&'static [&'static str]),
+}
+
+impl Holds {
+    /// Of a member of an object's metadata.
+    fn of_metadata(member: &str) -> Holds {
+        match member {
+            "ownerReferences" => {
+                Holds::Named(&["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"])
+            }
+            "managedFields" => Holds::Named(&[
+                "manager",
+                "operation",
+                "apiVersion",
+                "time",
+                "fieldsType",
+                "fieldsV1",
+                "subresource",
+            ]),
+            _ => Holds::Plain("null"),
+        }
+    }
 }
 
 fn shapes() -> &'static HashMap<&'static str, Vec<Shape>> {
@@ -122,6 +145,13 @@ pub(crate) fn metadata_members(metadata: &Value) -> impl Iterator<Item = (&'stat
     keys.filter_map(move |key| Some((key, metadata.get(key).filter(|value| !value.is_null())?)))
 }
 
+/// A member of an object's metadata on one line.
+pub(crate) fn compact_metadata(member: &str, value: &Value) -> String {
+    let mut writer = Writer { out: String::new(), indent: None, blurs: false };
+    writer.field(Holds::of_metadata(member), value);
+    writer.out
+}
+
 struct Writer {
     out: String,
     /// The depth in the pretty form.
@@ -142,7 +172,7 @@ impl Writer {
             match field.holds {
                 Holds::Metadata => {
                     members.extend(
-                        metadata_members(member).map(|(key, value)| (key, Holds::Plain("null"), value)),
+                        metadata_members(member).map(|(key, value)| (key, Holds::of_metadata(key), value)),
                     );
                 }
                 holds => members.push((field.name, holds, member)),
@@ -163,7 +193,10 @@ impl Writer {
         match (holds, if self.blurs && empty { &Value::Null } else { value }) {
             (Holds::Plain(zero), Value::Null) => self.out.push_str(zero),
             (Holds::Pointer(_) | Holds::List(_), Value::Null) => self.out.push_str("null"),
-            (Holds::Plain(_) | Holds::Metadata, value) => self.plain(value),
+            (Holds::Named(names), Value::Array(items)) => {
+                self.enclosed('[', ']', items.iter(), |writer, item| writer.named(names, item));
+            }
+            (Holds::Plain(_) | Holds::Metadata | Holds::Named(_), value) => self.plain(value),
             (Holds::Struct(kind) | Holds::Pointer(kind), value) => self.structure(kind, value),
             (Holds::List(kind), value) => {
                 let items = value.as_array().unwrap_or_default();
@@ -188,6 +221,15 @@ impl Writer {
                     .replace('&', "\\u0026"),
             ),
         }
+    }
+
+    fn named(&mut self, names: &'static [&'static str], value: &Value) {
+        let members: Vec<(&str, &Value)> =
+            names.iter().filter_map(|name| Some((*name, value.get(name)?))).collect();
+        self.enclosed('{', '}', members.into_iter(), |writer, (name, value)| {
+            writer.key(name);
+            writer.plain(value);
+        });
     }
 
     /// A selector has the names of its members that are set.
@@ -272,5 +314,10 @@ mod tests {
         let expected = "{\n \"MatchExpressions\": [\n  {\n   \"Key\": \"a\",\n   \"Operator\": \"In\",\n   \"Values\": [\n    \"b\"\n   ]\n  }\n ],\n \"MatchFields\": null\n}";
         assert_eq!(pretty("NodeSelectorTerm", &term), expected);
         assert_eq!(compact_list("Toleration", &[]), "null");
+        let owner = value!({"uid": "u", "apiVersion": "v1", "controller": true, "kind": "Pod", "name": "p"});
+        let template = value!({"metadata": {"ownerReferences": [(owner)]}});
+        let shown = compact("ResourceClaimTemplateSpec", &template);
+        let expected = r#"{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u","controller":true}],"#;
+        assert!(shown.starts_with(expected), "{shown}");
     }
 }

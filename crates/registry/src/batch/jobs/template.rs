@@ -1,7 +1,7 @@
 //! Mutable parts of a job's template: none, unless the job is suspended and has no running pods.
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value, json};
+use corten_api::{Field, Value};
 
 use super::status::is_true;
 use crate::prepare::copy;
@@ -46,7 +46,7 @@ pub(super) fn validate_template_update(job: &Value, old: &Value, errors: &mut Er
 /// A template as messages print it: its metadata, then the spec in upstream's form.
 fn shown(template: &Value) -> String {
     let members = internal_form::metadata_members(part(template, "metadata"));
-    let members = members.map(|(key, value)| (key, json::write_to_string(value)));
+    let members = members.map(|(key, value)| (key, internal_form::compact_metadata(key, value)));
     let metadata: String =
         members.filter(|(_, text)| text != "{}").map(|(key, text)| format!("\"{key}\":{text},")).collect();
     format!("{{{metadata}\"Spec\":{}}}", internal_form::compact("PodSpec", part(template, "spec")))

@@ -8,9 +8,9 @@ use corten_api::{ByContent, Field, Value, json, set_of};
 use crate::prepare::same;
 use crate::resource::claims::{validate_claim, validate_request_name, validate_request_names};
 use crate::resource::validate::{
-    CONFIG_MAX, validate_binding_conditions, validate_configuration, validate_data, validate_driver_name,
-    validate_items, validate_keyed_items, validate_label, validate_pool_name, validate_texts,
-    validate_toleration,
+    CONFIG_MAX, Keyed, validate_binding_conditions, validate_configuration, validate_data,
+    validate_driver_name, validate_items, validate_keyed_items, validate_label, validate_pool_name,
+    validate_texts, validate_toleration,
 };
 use crate::validation::conditions::validate_conditions;
 use crate::validation::ip;
@@ -64,7 +64,9 @@ pub(super) fn subresource(name: &str, object: &Value, old: &Value, errors: &mut 
 
 fn validate_reservations(users: &[Value], errors: &mut ErrorList) {
     let at = STATUS.child("reservedFor");
-    validate_keyed_items(users, ("uid", RESERVATIONS_MAX), &at, errors, &mut |user, at, errors| {
+    let declared = Some("ResourceClaimConsumerReference");
+    let keyed = Keyed { key: "uid", most: RESERVATIONS_MAX, declared };
+    validate_keyed_items(users, keyed, &at, errors, &mut |user, at, errors| {
         for key in ["resource", "name", "uid"].into_iter().filter(|key| text(user, key).is_empty()) {
             errors.required(at.child(key), "");
         }
@@ -131,25 +133,15 @@ fn validate_device_id(device: &Value, at: &Field<'_>, errors: &mut ErrorList) {
 
 fn validate_share(device: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let Some(id) = member(device, "shareID") else { return };
-    let text = id.as_str().unwrap_or_default();
-    if let Some(why) = uuid_complaint(text) {
-        errors.invalid(at.child("shareID"), id, why);
+    if !is_lowercase_uuid(id.as_str().unwrap_or_default()) {
+        errors.invalid(at.child("shareID"), id, "must be a lowercase UUID in 8-4-4-4-12 format");
     }
 }
 
-fn uuid_complaint(text: &str) -> Option<String> {
-    let mut groups = text.split('-').map(str::len);
-    let shaped = [8, 4, 4, 4, 12].into_iter().all(|length| groups.next() == Some(length));
-    let hex = text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
-    match text.len() {
-        36 if !shaped || !hex => Some("error validating uid: invalid UUID format".to_owned()),
-        36 if text.bytes().any(|byte| byte.is_ascii_uppercase()) => Some(
-            "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal characters"
-                .to_owned(),
-        ),
-        36 => None,
-        length => Some(format!("error validating uid: invalid UUID length: {length}")),
-    }
+fn is_lowercase_uuid(text: &str) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f');
+    text.split('-').map(str::len).eq([8, 4, 4, 4, 12])
+        && text.bytes().all(|byte| byte == b'-' || is_digit(byte))
 }
 
 /// The reports of drivers on devices, which must be allocated ones.

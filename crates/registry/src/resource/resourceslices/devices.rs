@@ -7,7 +7,7 @@ use super::capacity::validate_request_policy;
 use super::validate::validate_counters;
 use crate::prepare::same;
 use crate::resource::validate::{
-    validate_binding_conditions, validate_items, validate_keyed_items, validate_label,
+    Keyed, validate_binding_conditions, validate_items, validate_keyed_items, validate_label,
     validate_qualified_name, validate_taint,
 };
 use crate::validation::fields::entries;
@@ -19,6 +19,9 @@ const VALUES_MAX: usize = 48;
 const VALUE_MAX_LENGTH: usize = 64;
 const TAINTS_MAX: usize = 16;
 const CONSUMED_MAX: usize = 2;
+
+/// The forms of an attribute's value.
+const FORMS: [&str; 8] = ["int", "bool", "string", "version", "ints", "bools", "strings", "versions"];
 
 /// Attributes with several values.
 const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
@@ -59,8 +62,9 @@ pub(super) fn validate_device(
     }
     let consumed = list(device, "consumesCounters");
     let consumed_at = at.child("consumesCounters");
-    let key = ("counterSet", CONSUMED_MAX);
-    validate_keyed_items(consumed, key, &consumed_at, errors, &mut |set, at, errors| {
+    let declared = Some("DeviceCounterConsumption");
+    let keyed = Keyed { key: "counterSet", most: CONSUMED_MAX, declared };
+    validate_keyed_items(consumed, keyed, &consumed_at, errors, &mut |set, at, errors| {
         validate_counters(set, "counterSet", at, errors);
     });
     validate_nodes(device, per_device_nodes, at, errors);
@@ -87,9 +91,7 @@ fn validate_numbers(device: &Value, at: &Field<'_>, errors: &mut ErrorList) {
 }
 
 fn validate_attribute(attribute: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    let has = |key: &&str| member(attribute, key).is_some();
-    let said = ["bool", "int", "string", "version"].iter().filter(|key| has(key)).count()
-        + LISTS.iter().filter(|key| has(key)).count();
+    let said: Vec<&str> = FORMS.into_iter().filter(|key| member(attribute, key).is_some()).collect();
     if let Some(value) = attribute.str_at(&["string"]) {
         validate_text(value, &at.child("string"), errors);
     }
@@ -102,12 +104,13 @@ fn validate_attribute(attribute: &Value, at: &Field<'_>, errors: &mut ErrorList)
     for (i, version) in list(attribute, "versions").iter().enumerate() {
         validate_version(version.as_str().unwrap_or_default(), &at.child("versions").index(i), errors);
     }
-    if said != 1 {
-        let none =
-            "must specify one of: `int`, `bool`, `string`, `version`, `ints`, `bools`, `strings`, `versions`";
-        match said {
-            0 => errors.invalid(at, &Value::from(""), none),
-            _ => errors.invalid(at, attribute, "exactly one value must be specified"),
+    let forms = "`int`, `bool`, `string`, `version`, `ints`, `bools`, `strings`, `versions`";
+    match said.as_slice() {
+        [] => errors.invalid(at, &Value::from(""), format!("must specify one of: {forms}")),
+        [_] => {}
+        several => {
+            let shown = format!("{{{}}}", several.join(", "));
+            errors.invalid(at, &Value::from(shown), format!("must specify exactly one of: {forms}"));
         }
     }
 }

@@ -6,7 +6,7 @@ use corten_api::{Field, Map, Value, names};
 use super::devices::{has_list_values, validate_device};
 use crate::prepare::same;
 use crate::resource::validate::{
-    validate_driver_name, validate_keyed_items, validate_label, validate_pool_name,
+    Keyed, validate_driver_name, validate_keyed_items, validate_label, validate_pool_name,
 };
 use crate::validation::node_selector::{NodeSelectorValues, validate_node_selector};
 use crate::validation::text::{complain, list, member, required, text};
@@ -44,7 +44,7 @@ pub(super) fn validate(object: &Value, old: Option<&Value>, errors: &mut ErrorLi
     let old_devices = old.map_or(&[][..], |old| old.items_at(&["spec", "devices"]));
     validate_keyed_items(
         devices,
-        ("name", most),
+        Keyed { key: "name", most, declared: None },
         &SPEC.child("devices"),
         errors,
         &mut |device, at, errors| {
@@ -53,7 +53,8 @@ pub(super) fn validate(object: &Value, old: Option<&Value>, errors: &mut ErrorLi
         },
     );
     let at = SPEC.child("sharedCounters");
-    validate_keyed_items(counters, ("name", COUNTER_SETS_MAX), &at, errors, &mut |set, at, errors| {
+    let keyed = Keyed { key: "name", most: COUNTER_SETS_MAX, declared: Some("CounterSet") };
+    validate_keyed_items(counters, keyed, &at, errors, &mut |set, at, errors| {
         validate_counters(set, "name", at, errors);
     });
 }
