@@ -5,6 +5,7 @@ mod living_servers;
 mod migration;
 mod server_join;
 mod servers;
+mod shared_limits;
 
 #[path = "../../../crates/store/tests/common/etcd_process.rs"]
 mod etcd_process;
