@@ -8,7 +8,7 @@ mod side;
 
 use clap::{Parser, Subcommand};
 
-pub(crate) use marker::check_complete;
+pub(crate) use marker::{check_complete, check_moved};
 
 /// Move the objects of a cluster between datastores.
 #[derive(Parser)]

@@ -14,7 +14,7 @@ const UMASK: u32 = 0o077;
 
 /// The entries of a data directory before or after the first start. The permissions of a directory with none of them, but
 /// with others, are never changed.
-const OURS: [&str; 10] = [
+const OURS: [&str; 11] = [
     "store",
     "pki",
     "admin.kubeconfig",
@@ -25,6 +25,7 @@ const OURS: [&str; 10] = [
     "network",
     "storage",
     "cni",
+    "etcd",
 ];
 /// A directory of every new ext4 file system.
 const LOST_AND_FOUND: &str = "lost+found";

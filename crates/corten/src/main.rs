@@ -9,8 +9,10 @@ mod component;
 mod controller_manager;
 mod datastore;
 mod dns;
+mod durable;
 mod etcd;
 mod etcd_client;
+mod etcd_member;
 mod hardening;
 mod image;
 mod image_flags;
@@ -62,6 +64,8 @@ enum Command {
     Scheduler(scheduler::Args),
     /// Move the objects of a cluster between datastores.
     Datastore(datastore::Args),
+    /// List, remove and maintain the etcd members of servers that were started with --cluster-init.
+    EtcdMember(etcd_member::command::Args),
     /// Serve etcd's v3 API from an embedded store, as a cluster of one member.
     Etcd(Box<etcd::Args>),
     /// Run only the service proxy, against any Kubernetes API server.
@@ -111,6 +115,7 @@ fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
         Command::ControllerManager(args) => controller_manager::run(&args),
         Command::Scheduler(args) => scheduler::run(args),
         Command::Datastore(args) => datastore::run(args),
+        Command::EtcdMember(args) => etcd_member::command::run(&args),
         Command::Etcd(args) => etcd::run(&args),
         Command::Proxy(args) => proxy::run(&args),
         Command::Kubelet(args) => kubelet::run(&args),

@@ -1,5 +1,6 @@
 //! Servers on etcd, and clusters that move to it and back.
 
+mod cluster_init;
 mod encryption;
 mod living_servers;
 mod migration;
