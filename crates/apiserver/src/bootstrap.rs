@@ -32,6 +32,8 @@ const SETTLE: Duration = Duration::from_secs(1);
 
 /// The time that a step may take at start while a webhook may refuse its objects or keep it waiting.
 const MOST_AT_START: Duration = Duration::from_secs(5);
+/// The time that the last writes may take: the datastore may be gone.
+const MOST_AT_STOP: Duration = Duration::from_secs(5);
 const RETRIES: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
 
 pub(crate) type Step = for<'a> fn(&'a Local<'a>) -> BoxFuture<'a, Result<(), Failure>>;
@@ -146,9 +148,14 @@ async fn reconcile_on_changes(server: &Arc<Server>) {
 
 /// Removes this server's address from the endpoints of the `kubernetes` service.
 pub(crate) async fn remove_endpoint(server: &Arc<Server>) {
-    if let Err(failure) = kubernetes_service::remove_endpoint(&Local::new(server)).await {
-        tracing::warn!(err = %failure, "cannot remove this server from the endpoints of the kubernetes service");
-    }
+    let local = Local::new(server);
+    let removed = server.backend.clock.timeout(MOST_AT_STOP, kubernetes_service::remove_endpoint(&local));
+    let err = match removed.await {
+        Some(Ok(())) => return,
+        Some(Err(failure)) => failure.to_string(),
+        None => "the datastore does not respond".to_owned(),
+    };
+    tracing::warn!(err, "cannot remove this server from the endpoints of the kubernetes service");
 }
 
 async fn roles(local: &Local<'_>) -> Result<(), Failure> {

@@ -155,7 +155,13 @@ impl Server {
             return Err(Status::method_not_allowed());
         }
         let catalog = &self.backend.catalog;
-        let served = match catalog.get(&at.group, &at.version, &at.resource) {
+        let mut found = catalog.get(&at.group, &at.version, &at.resource);
+        if found.is_none() && self.backend.store.is_shared() && !catalog.has_built_in_group(&at.group) {
+            // Another server may have established the definition a moment ago.
+            self.backend.store.catch_up().await.map_err(write::store_failure)?;
+            found = catalog.get(&at.group, &at.version, &at.resource);
+        }
+        let served = match found {
             Some(_) if self.backend.aggregation.hides(&at.group, &at.version) => {
                 return Err(Status::unknown_path());
             }
@@ -364,11 +370,23 @@ pub(crate) async fn dispatch(call: &mut Call, verb: &'static str) -> Result<Answ
 async fn catch_up(call: &Call, verb: &str) -> Result<(), Status> {
     let Some(cache) = &call.served.cache else { return Ok(()) };
     let is_new_object = verb == "create" && call.at.subresource.is_empty();
+    if is_new_object && is_in_new_namespace(call) {
+        return call.backend.store.catch_up().await.map_err(write::store_failure);
+    }
     let is_read = matches!(verb, "get" | "list") && call.at.subresource.is_empty();
     if is_new_object || (is_read && !list::wants_newest(call.query.text("resourceVersion"), cache)) {
         return Ok(());
     }
     call.backend.store.catch_up().await.map_err(write::store_failure)
+}
+
+/// True if an object's namespace is not known here: another server may have created it a moment ago.
+fn is_in_new_namespace(call: &Call) -> bool {
+    let namespace = call.at.namespace.as_str();
+    let is_known = || {
+        call.backend.catalog.cache("", "namespaces").is_some_and(|cache| cache.get("", namespace).is_some())
+    };
+    call.backend.store.is_shared() && !namespace.is_empty() && !is_known()
 }
 
 /// The format of errors: the client's, if it can encode them.

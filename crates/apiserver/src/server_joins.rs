@@ -1,7 +1,7 @@
 //! The requests of machines that join as further servers. They come before authentication, because such a machine has no
 //! identity in the cluster yet; [`ServerJoins`] decides whether it may have the cluster's keys.
 //!
-//! Invariants: a request takes little memory and time whoever sends it; an address that is refused again and again has to wait;
+//! Invariants: a request takes little memory and time, also from an attacker; an address that is refused again and again has to wait;
 //! each answer is logged with the address, the others' reasons too.
 
 use std::collections::HashMap;

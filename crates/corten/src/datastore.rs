@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 use corten_store::Store;
 
 pub(crate) use copy::{ROOT as REGISTRY, is_copied};
-pub(crate) use marker::check_complete;
+pub(crate) use marker::{check_complete, check_moved};
 pub(crate) use migrate::fill;
 use side::Role;
 pub(crate) use side::{Side, load_encryption};

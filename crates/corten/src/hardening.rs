@@ -26,6 +26,7 @@ const OURS: [&str; 11] = [
     "network",
     "storage",
     "cni",
+    "etcd",
 ];
 /// A directory of every new ext4 file system.
 const LOST_AND_FOUND: &str = "lost+found";

@@ -10,8 +10,10 @@ mod component;
 mod controller_manager;
 mod datastore;
 mod dns;
+mod durable;
 mod etcd;
 mod etcd_client;
+mod etcd_member;
 mod hardening;
 mod image;
 mod image_flags;
@@ -69,6 +71,8 @@ enum Command {
     SecretsEncrypt(secrets_encrypt::Args),
     /// Move the objects of a cluster between datastores.
     Datastore(datastore::Args),
+    /// List, remove and maintain the etcd members of servers that were started with --cluster-init.
+    EtcdMember(etcd_member::command::Args),
     /// Serve etcd's v3 API from an embedded store, as a cluster of one member.
     Etcd(Box<etcd::Args>),
     /// Run only the service proxy, against any Kubernetes API server.
@@ -120,6 +124,7 @@ fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
         Command::Backup(args) => backup::run(*args),
         Command::SecretsEncrypt(args) => secrets_encrypt::run(&args),
         Command::Datastore(args) => datastore::run(args),
+        Command::EtcdMember(args) => etcd_member::command::run(&args),
         Command::Etcd(args) => etcd::run(&args),
         Command::Proxy(args) => proxy::run(&args),
         Command::Kubelet(args) => kubelet::run(&args),

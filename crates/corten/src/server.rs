@@ -1,15 +1,16 @@
 //! `corten server`: API server, controllers, scheduler and a node, in one process.
 
 mod addons;
+mod addresses;
 mod authentication;
 mod datastore;
 mod encryption;
 mod joining;
+mod line;
 pub(crate) mod node_network;
 
-use std::collections::BTreeSet;
 use std::io::IsTerminal;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -23,22 +24,26 @@ use corten_base::Clock;
 use corten_client::Client;
 use corten_controllers::{LocalPathOptions, Reserved, SigningOptions};
 use corten_net::Cidr;
-use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
+use corten_pki::{KubeconfigNames, ServerPki, write_kubeconfig};
 use corten_store::{Store, WorkerThreads};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
 use crate::component::ElectionFlags;
 use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Elections, Parts};
+use crate::etcd_member::{Member, MemberFlags};
 use crate::node::{self, AgentFlags, Node, NodeCredentials, NodeOptions, network_policy};
 use crate::pod_network::PodNetworkFlags;
-use crate::server_join::{CommandLine, Flags, JoinFlags, JoinSources, Joined, Joins};
+use crate::server_join::{JoinFlags, JoinSources, Joins};
 use crate::stop_signals::StopSignals;
 use crate::{agent, backup, etcd, hardening, kubeconfig};
 
+pub(crate) use addresses::outward_address;
+use addresses::{endpoint_address, names_of_this_machine, parse_host};
 pub(crate) use datastore::DatastoreFlags;
 use joining::JoinSettings;
 pub(crate) use joining::{BOOTSTRAPPERS, NODE_SETTINGS};
+pub(crate) use line::ServerLine;
 
 /// Parts that `--disable` can name.
 const PARTS: [&str; 8] = [
@@ -174,6 +179,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     datastore: DatastoreFlags,
     #[command(flatten)]
+    member: MemberFlags,
+    #[command(flatten)]
     node: AgentFlags,
     #[command(flatten)]
     elections: ElectionFlags,
@@ -244,8 +251,8 @@ impl Args {
         if self.simulated_nodes > 256 { LARGE_CLUSTER_CIDR } else { CLUSTER_CIDR }
     }
 
-    /// What servers that join take from this one, besides its flags.
-    fn join_sources(&self) -> JoinSources {
+    /// The sources of what servers that join take from this one, besides its flags.
+    fn join_sources(&self, member: Option<&Member>) -> JoinSources {
         let dns: Vec<String> = self.cluster_dns().iter().map(ToString::to_string).collect();
         JoinSources {
             data_dir: self.data_dir.clone(),
@@ -254,6 +261,7 @@ impl Args {
                 ("cluster-dns", dns.join(",")),
             ],
             encryption: encryption::in_use(self),
+            members: member.map(|member| member.seed.clone()),
         }
     }
 
@@ -286,32 +294,6 @@ impl Args {
         let services = self.service_cluster_ip_range.to_string();
         self.controllers.apply(&mut options, &AddressDefaults { allocate: true, cluster_cidr, services })?;
         Ok(options)
-    }
-}
-
-/// The command line of a server.
-pub(crate) struct ServerLine {
-    pub(crate) args: Args,
-    pub(crate) flags: Flags,
-    /// The names of the flags that were given.
-    pub(crate) given: BTreeSet<String>,
-    /// Parses the command line again, with further arguments behind it.
-    pub(crate) again: fn(&[String]) -> anyhow::Result<(Args, Flags)>,
-}
-
-impl ServerLine {
-    /// Joins the cluster that the flags name. The arguments and flags of a server that joined have the cluster's settings.
-    async fn join(self) -> anyhow::Result<(Args, Flags, Option<Joined>)> {
-        let ServerLine { args, flags, given, again } = self;
-        let line = CommandLine { flags: &flags, given: &given };
-        let joined = args.join.join(&args.data_dir, args.datastore.is_etcd()?, &line).await?;
-        let (args, mut flags) = match &joined {
-            Some(joined) => again(&joined.arguments)?,
-            None => (args, flags),
-        };
-        // What `/flagz` shows.
-        flags.retain(|(name, _)| name != "token");
-        Ok((args, flags, joined))
     }
 }
 
@@ -353,6 +335,11 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
     hardening::prepare_data_directory(&line.args.data_dir)?;
     // A signal ends the process while it waits for a server to join.
     let (args, flags, joined) = line.join().await?;
+    if args.member.resets() {
+        return args.member.reset(&args.data_dir).await;
+    }
+    let members = joined.as_ref().and_then(|joined| joined.members.as_ref());
+    let member = args.member.start(&args.data_dir, endpoint_address(&args)?, members).await?;
     // Installed before anything is started, so that a signal during the start is not lost.
     let stop = StopSignals::install()?;
     let mut admission_plugins =
@@ -366,18 +353,22 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
         unreachable: args.default_unreachable_toleration_seconds,
     };
     let data_dir = &args.data_dir;
-    if args.etcd_listen.is_wanted() && args.datastore.is_etcd()? {
+    let is_embedded = member.is_none() && !args.datastore.is_etcd()?;
+    if args.etcd_listen.is_wanted() && !is_embedded {
         bail!("--etcd-listen-client-urls serves the embedded store only; remove it, or --etcd-servers");
     }
     let _in_use = backup::enter(data_dir)?;
-    let encryption = encryption::load(&args).await?;
-    let (store, pki) = match args.datastore.connect(Arc::clone(&encryption)).await? {
+    let encryption = encryption::load(&args, is_embedded).await?;
+    let (store, pki) = match args.datastore.connect(Arc::clone(&encryption), member.as_ref()).await? {
         Some(store) => (store, open_pki(data_dir, &args)?),
         None => open(data_dir, &args, Arc::clone(&encryption), threads)?,
     };
     crate::datastore::check_complete(&store)?;
     if let Some(joined) = &joined {
         joined.check_datastore(&store)?;
+    }
+    if member.is_some() {
+        crate::datastore::check_moved(&store, data_dir)?;
     }
     let address = SocketAddr::new(args.bind_address, args.secure_port);
     let listener = TcpListener::bind(address)
@@ -392,7 +383,7 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
     let controllers = args.controller_options(&pki)?;
     let node = args.runs_node().then(|| args.node_options(endpoint.map_or(host, |endpoint| endpoint.ip())));
     let authority = pki.authority.clone();
-    let joins = Joins::new(&pki, &flags, store.clone(), args.join_sources());
+    let joins = Joins::new(&pki, &flags, store.clone(), args.join_sources(member.as_ref()));
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,
@@ -466,6 +457,9 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
     components.stop().await;
     drop((etcd, store));
     running.stop().await;
+    if let Some(member) = member {
+        member.stop().await;
+    }
     tracing::info!("stopped");
     stopped
 }
@@ -520,55 +514,6 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         Ok(duration) if !duration.is_zero() => Ok(duration),
         _ => Err(format!("{text:?} is not a duration; give one such as 30s or 1m30s")),
     }
-}
-
-/// The address of this server for pods and nodes; none if this machine has no network.
-fn endpoint_address(args: &Args) -> anyhow::Result<Option<IpAddr>> {
-    match args.advertise_address {
-        Some(address) if address.is_loopback() || address.is_unspecified() => {
-            bail!("--advertise-address: pods cannot reach {address}; give an address of this machine")
-        }
-        Some(address) => Ok(Some(address)),
-        None if !args.bind_address.is_unspecified() && !args.bind_address.is_loopback() => {
-            Ok(Some(args.bind_address))
-        }
-        None => Ok(outward_address(args.service_cluster_ip_range.first_address().is_ipv6())),
-    }
-}
-
-/// The source address of packets by the default route. Nothing is sent: connecting a UDP socket is enough for the
-/// kernel to choose an address.
-pub(crate) fn outward_address(ipv6: bool) -> Option<IpAddr> {
-    let elsewhere: SocketAddr = if ipv6 {
-        (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 9).into()
-    } else {
-        (Ipv4Addr::new(192, 0, 2, 1), 9).into()
-    };
-    let any: IpAddr = if ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind((any, 0)).ok()?;
-    socket.connect(elsewhere).ok()?;
-    let address = socket.local_addr().ok()?.ip();
-    (!address.is_loopback() && !address.is_unspecified()).then_some(address)
-}
-
-fn names_of_this_machine(args: &Args) -> Sans {
-    let service = args.service_cluster_ip_range.first_address();
-    let mut sans = Sans::apiserver(service).with_address(args.bind_address);
-    // An address that cannot be advertised is rejected later, with the reason.
-    if let Ok(Some(address)) = endpoint_address(args) {
-        sans = sans.with_address(address);
-    }
-    if let Ok(name) = std::fs::read_to_string("/proc/sys/kernel/hostname") {
-        // A host name that no certificate can hold does not prevent the start.
-        sans = sans.clone().with_host(name.trim()).unwrap_or(sans);
-    }
-    // The hosts were checked when the flags were parsed.
-    args.tls_san.iter().fold(sans, |sans, host| sans.clone().with_host(host).unwrap_or(sans))
-}
-
-/// A host that a certificate can hold.
-fn parse_host(text: &str) -> Result<String, String> {
-    Sans::default().with_host(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

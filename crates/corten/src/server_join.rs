@@ -27,6 +27,7 @@ use corten_store::Store;
 use serde_json::Value;
 
 pub(crate) use admit::{JoinSources, Joins};
+pub(crate) use material::MemberSeed;
 use material::{Datastore, Material};
 use record::Record;
 pub(crate) use settings::Flags;
@@ -62,6 +63,8 @@ pub(crate) struct Joined {
     cluster: String,
     /// The arguments with which this server has the cluster's settings.
     pub(crate) arguments: Vec<String>,
+    /// The etcd members that this server's member joins.
+    pub(crate) members: Option<MemberSeed>,
 }
 
 impl JoinFlags {
@@ -88,7 +91,7 @@ impl JoinFlags {
             bail!("--server: {server:?} is not an https URL; give one such as https://192.0.2.1:6443");
         }
         let material = fetch::fetch(server, &self.token()?).await?;
-        check_datastore(server, material.datastore.clone(), has_etcd)?;
+        check_datastore(server, &material.datastore, has_etcd)?;
         let keeps_encryption = check_encryption(&material, line)?;
         // Before anything is written, so that a refused start leaves nothing behind.
         settings::arguments(&material.settings, line.flags, line.given)?;
@@ -121,7 +124,7 @@ fn joined(record: Record, line: &CommandLine<'_>) -> anyhow::Result<Joined> {
             arguments.push(format!("--{RELOAD_FLAG}"));
         }
     }
-    Ok(Joined { cluster: record.cluster, arguments })
+    Ok(Joined { cluster: record.cluster, arguments, members: record.members })
 }
 
 impl Joined {
@@ -129,23 +132,28 @@ impl Joined {
     pub(crate) fn check_datastore(&self, store: &Store) -> anyhow::Result<()> {
         if cluster_uid(store).ok().as_ref() != Some(&self.cluster) {
             bail!(
-                "the etcd of --etcd-servers does not hold the cluster that this server joined; give the etcd of the other servers"
+                "this etcd does not hold the cluster that this server joined; give the --etcd-servers of the other servers"
             );
         }
         Ok(())
     }
 }
 
-fn check_datastore(server: &str, datastore: Datastore, has_etcd: bool) -> anyhow::Result<()> {
+fn check_datastore(server: &str, datastore: &Datastore, has_etcd: bool) -> anyhow::Result<()> {
     match datastore {
         Datastore::Embedded => bail!(
-            "{server} keeps the cluster in its embedded store, which one server alone can use; move the cluster to etcd with \
-             `corten datastore migrate` first"
+            "{server} keeps the cluster in its embedded store, which one server alone can use; move the cluster to etcd, or to \
+             an etcd member of that server (`corten etcd-member run --cluster-init`), with `corten datastore migrate` first"
         ),
         Datastore::Etcd if !has_etcd => {
             bail!("{server} keeps the cluster in etcd; give the same --etcd-servers, with their TLS files")
         }
-        Datastore::Etcd => Ok(()),
+        Datastore::Members(_) if has_etcd => {
+            bail!(
+                "--etcd-servers contradicts the cluster, whose servers run etcd themselves; remove the flag"
+            )
+        }
+        Datastore::Etcd | Datastore::Members(_) => Ok(()),
     }
 }
 

@@ -32,6 +32,8 @@ pub enum LeafUsage {
     Server,
     /// Presented by a client: its common name is the user, its organization the group.
     Client,
+    /// Presented by servers to each other, as server and as client.
+    Peer,
 }
 
 /// A certificate to be issued.
@@ -43,7 +45,7 @@ pub struct LeafRequest {
     pub organization: Option<String>,
     /// The names and addresses of a server; empty for clients.
     pub sans: Sans,
-    /// Server or client.
+    /// Server, client or both.
     pub usage: LeafUsage,
 }
 
@@ -112,10 +114,11 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, &request.common_name);
         params.subject_alt_names = alternative_names(&request.sans)?;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![match request.usage {
-            LeafUsage::Server => ExtendedKeyUsagePurpose::ServerAuth,
-            LeafUsage::Client => ExtendedKeyUsagePurpose::ClientAuth,
-        }];
+        params.extended_key_usages = match request.usage {
+            LeafUsage::Server => vec![ExtendedKeyUsagePurpose::ServerAuth],
+            LeafUsage::Client => vec![ExtendedKeyUsagePurpose::ClientAuth],
+            LeafUsage::Peer => vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth],
+        };
         params.use_authority_key_identifier_extension = true;
         params.not_before = date(now - CLOCK_SKEW)?;
         params.not_after = date(now + LIFETIME)?.min(self.not_after);
@@ -181,6 +184,7 @@ fn matches_request(der: &[u8], cert: &X509Certificate<'_>, request: &LeafRequest
     let usage_fits = match request.usage {
         LeafUsage::Server => usage.server_auth,
         LeafUsage::Client => usage.client_auth,
+        LeafUsage::Peer => usage.server_auth && usage.client_auth,
     };
     usage_fits
         && identity.common_name == request.common_name

@@ -1,10 +1,12 @@
 //! Servers on etcd, and clusters that move to it and back.
 
+mod cluster_init;
 mod encryption;
 mod living_servers;
 mod migration;
 mod server_join;
 mod servers;
+mod shared_limits;
 
 #[path = "../../../crates/store/tests/common/etcd_process.rs"]
 mod etcd_process;

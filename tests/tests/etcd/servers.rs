@@ -1,9 +1,8 @@
 //! Servers on etcd: they keep everything there, see each other's writes at once, and say when etcd does not answer.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use corten_testkit::{Client, Server};
+use corten_testkit::Server;
 use serde_json::{Value, json};
 
 use crate::etcd_process::EtcdServer;
@@ -12,11 +11,6 @@ use crate::{MAPS, SERVICES, WIDGETS, map};
 fn start(etcd: &EtcdServer) -> Server {
     let url = etcd.url();
     Server::start_with(&["--etcd-servers", &url, "--service-cluster-ip-range", "10.96.0.0/24"])
-}
-
-fn names(client: &Client, path: &str, field: &str) -> Vec<String> {
-    let items = client.get(path).expect(200)["items"].as_array().cloned().unwrap_or_default();
-    items.iter().filter_map(|item| item.pointer(field)?.as_str().map(str::to_owned)).collect()
 }
 
 #[test]
@@ -84,42 +78,6 @@ fn two_servers_see_each_others_writes_at_once() {
     let mut watch = servers[1].watch(path);
     let created = servers[0].post(MAPS, &map("watched", "1")).expect(201);
     assert_eq!(watch.expect("ADDED"), created);
-}
-
-#[test]
-fn two_servers_never_give_two_services_the_same_address_or_port() {
-    const EACH: usize = 20;
-    let etcd = EtcdServer::start(&[]);
-    let servers = [start(&etcd), start(&etcd)];
-    std::thread::scope(|scope| {
-        for (number, server) in servers.iter().enumerate() {
-            for writer in 0..2 {
-                let credentials = server.credentials();
-                scope.spawn(move || {
-                    let client = Client::new(credentials).expect("a client");
-                    for index in 0..EACH {
-                        let service = json!({
-                            "apiVersion": "v1", "kind": "Service",
-                            "metadata": {"name": format!("s-{number}-{writer}-{index}")},
-                            "spec": {"type": "NodePort", "ports": [{"port": 80}]},
-                        });
-                        client.post(SERVICES, &service).expect(201);
-                    }
-                });
-            }
-        }
-    });
-    let client = servers[0].client();
-    for field in ["/spec/clusterIP", "/spec/ports/0/nodePort"] {
-        let items = client.get(SERVICES).expect(200)["items"].as_array().cloned().unwrap_or_default();
-        let values: BTreeSet<String> =
-            items.iter().filter_map(|item| Some(item.pointer(field)?.to_string())).collect();
-        let expected = if field == "/spec/clusterIP" { 4 * EACH + 1 } else { 4 * EACH };
-        assert_eq!(values.len(), expected, "{field}");
-    }
-    let sorted = |path: &str, field: &str| names(client, path, field).into_iter().collect::<BTreeSet<_>>();
-    let addresses = sorted("/apis/networking.k8s.io/v1/ipaddresses", "/metadata/name");
-    assert_eq!(addresses, sorted("/api/v1/services", "/spec/clusterIP"));
 }
 
 #[test]

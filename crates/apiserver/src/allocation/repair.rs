@@ -115,8 +115,13 @@ fn service_has_address(backend: &Backend, address: &Value) -> bool {
 
 async fn repair_ports(backend: &Arc<Backend>) -> Vec<Finding> {
     let _turn = backend.allocators.port_record.lock().await;
-    let (wanted, findings) = ports_of_services(backend);
+    // The record first: the services are then at least as new, and a service that another server writes meanwhile changes the
+    // record that is expected.
     let (found, expect) = taken_ports(backend);
+    if let Some(services) = backend.catalog.cache("", "services") {
+        services.catch_up().await;
+    }
+    let (wanted, findings) = ports_of_services(backend);
     if found != wanted || expect == Expect::Absent {
         let written = backend.store.commit(write_ports(&wanted, expect).into()).await;
         if let Err(error) = written {

@@ -144,7 +144,7 @@ async fn write(
     let body = json::write_to_string(&map);
     match send(server, &own_peer(), method, &path, "application/json", body).await? {
         StatusCode::CONFLICT => Ok(false),
-        status => succeeded(method, &path, status).map(|()| true),
+        status => check_success(method, &path, status).map(|()| true),
     }
 }
 
@@ -154,24 +154,13 @@ pub(super) fn own_peer() -> Peer {
     Peer::InProcess(Arc::new(user))
 }
 
-/// Sends a request of the server to itself, which has to succeed.
-pub(super) async fn call(
-    server: &Arc<Server>,
-    peer: &Peer,
-    method: &str,
-    path: &str,
-    content_type: &'static str,
-    body: String,
-) -> Result<(), String> {
-    let status = send(server, peer, method, path, content_type, body).await?;
-    succeeded(method, path, status)
-}
-
-fn succeeded(method: &str, path: &str, status: StatusCode) -> Result<(), String> {
+/// The error of a response that is not a success.
+pub(super) fn check_success(method: &str, path: &str, status: StatusCode) -> Result<(), String> {
     if status.is_success() { Ok(()) } else { Err(format!("{method} {path}: {status}")) }
 }
 
-async fn send(
+/// Sends a request of the server to itself.
+pub(super) async fn send(
     server: &Arc<Server>,
     peer: &Peer,
     method: &str,

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use super::cluster_trust::{call, own_peer};
+use super::cluster_trust::{check_success, own_peer, send};
 use crate::Server;
 
 const WAITING: usize = 256;
@@ -73,7 +73,8 @@ async fn write(server: &std::sync::Arc<Server>, used: &Use) {
     patch.set(&["metadata", "labels", LAST_USED], today);
     let path = format!("/api/v1/namespaces/{}/secrets/{}", used.namespace, used.name);
     let body = json::write_to_string(&patch);
-    let answer = call(server, &own_peer(), "PATCH", &path, "application/merge-patch+json", body).await;
+    let answer = send(server, &own_peer(), "PATCH", &path, "application/merge-patch+json", body).await;
+    let answer = answer.and_then(|status| check_success("PATCH", &path, status));
     if let Err(err) = answer {
         tracing::warn!(
             namespace = used.namespace,

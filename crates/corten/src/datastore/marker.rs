@@ -3,10 +3,14 @@
 //! Invariant: the record is written before the first object and deleted after the last check, so that no server uses half of a
 //! cluster, and a migration that was interrupted continues only into its own target.
 
+use std::path::Path;
+
 use anyhow::{Context, bail};
 use corten_store::{Expect, NewValue, Op, Store};
 use serde_json::{Value, json};
 
+/// The prefix of all objects.
+const ROOT: &str = "/registry/";
 /// The record's key, which no resource has.
 pub(super) const KEY: &str = "/registry/corten.io/migration";
 
@@ -16,6 +20,18 @@ pub(crate) fn check_complete(store: &Store) -> anyhow::Result<()> {
         bail!(
             "the datastore is incomplete: the copy of {source} has not ended; run the same `corten datastore migrate` or \
              `corten backup restore` again"
+        );
+    }
+    Ok(())
+}
+
+/// Fails if a datastore is empty although a data directory has an embedded store: its cluster was not moved yet.
+pub(crate) fn check_moved(store: &Store, data_dir: &Path) -> anyhow::Result<()> {
+    let embedded = data_dir.join("store");
+    if embedded.exists() && store.range(ROOT, ROOT, 1).entries.is_empty() {
+        bail!(
+            "the etcd member is empty, but {} has a cluster; move it with `corten datastore migrate`, or delete that directory",
+            embedded.display()
         );
     }
     Ok(())

@@ -11,6 +11,7 @@ use corten_store::{EtcdOptions, Store};
 use super::parse_duration;
 use crate::datastore::Side;
 use crate::etcd_client::{self, TlsFiles};
+use crate::etcd_member::Member;
 
 #[derive(clap::Args)]
 pub(crate) struct DatastoreFlags {
@@ -41,13 +42,24 @@ pub(crate) struct DatastoreFlags {
 }
 
 impl DatastoreFlags {
-    /// Connects to etcd, if the flags name servers.
-    pub(super) async fn connect(&self, encryption: Arc<EncryptionAtRest>) -> anyhow::Result<Option<Store>> {
+    /// Connects to the etcd members of the servers, or to etcd if the flags name servers.
+    pub(super) async fn connect(
+        &self,
+        encryption: Arc<EncryptionAtRest>,
+        member: Option<&Member>,
+    ) -> anyhow::Result<Option<Store>> {
         let urls = self.urls()?;
-        if urls.is_empty() {
-            return Ok(None);
-        }
-        let endpoints = etcd_client::endpoints(&urls, &self.tls()).context("--etcd-servers")?;
+        let (urls, endpoints) = match member {
+            Some(_) if !urls.is_empty() => {
+                bail!("--etcd-servers: this server has an etcd member of its own; remove the flag")
+            }
+            Some(member) => (member.urls.clone(), member.endpoints.clone()),
+            None if urls.is_empty() => return Ok(None),
+            None => {
+                let endpoints = etcd_client::endpoints(&urls, &self.tls()).context("--etcd-servers")?;
+                (urls, endpoints)
+            }
+        };
         let options = EtcdOptions {
             prefix: format!("/{}/", self.etcd_prefix.trim_matches('/')),
             compaction: Some(self.etcd_compaction_interval).filter(|interval| !interval.is_zero()),

@@ -35,14 +35,14 @@ pub(super) struct EncryptionFlags {
     secrets_encryption_provider: KeyKind,
 }
 
-/// Loads the configuration, and waits for its plugins where nothing can be read without them.
-pub(super) async fn load(args: &Args) -> anyhow::Result<Arc<EncryptionAtRest>> {
+/// Loads the configuration, and waits for its plugins where nothing can be read without them: from the embedded store.
+pub(super) async fn load(args: &Args, is_embedded: bool) -> anyhow::Result<Arc<EncryptionAtRest>> {
     let encryption = match file(args)? {
         Some((file, reload)) => EncryptionAtRest::load(&file, reload, Clock::real())?,
         None => EncryptionAtRest::default(),
     };
     encryption.start().await;
-    if !args.datastore.is_etcd()? {
+    if is_embedded {
         encryption.await_plugins().await?;
     }
     Ok(Arc::new(encryption))

@@ -9,17 +9,19 @@ use corten_store::Store;
 
 use super::cluster_uid;
 use super::exchange::{Refusal, verify};
-use super::material::{Datastore, Material};
+use super::material::{Datastore, Material, MemberSeed};
 use super::settings::{self, Flags};
 use super::token::TokenKey;
 
-/// What servers that join take from a server, besides its flags.
+/// The sources of what servers that join take from a server, besides its flags.
 pub(crate) struct JoinSources {
     pub(crate) data_dir: PathBuf,
     /// The values of shared settings without a flag.
     pub(crate) defaults: Vec<(&'static str, String)>,
     /// The file of the encryption configuration, and true if it is used again whenever it changes.
     pub(crate) encryption: Option<(PathBuf, bool)>,
+    /// The etcd member of this server.
+    pub(crate) members: Option<MemberSeed>,
 }
 
 /// The files and settings of this server.
@@ -28,6 +30,7 @@ pub(crate) struct Joins {
     pki_dir: PathBuf,
     settings: Flags,
     encryption: Option<(PathBuf, bool)>,
+    members: Option<MemberSeed>,
     store: Store,
     clock: Clock,
 }
@@ -39,6 +42,7 @@ impl Joins {
             pki_dir: sources.data_dir.join("pki"),
             settings: settings::shared(flags, &sources.defaults),
             encryption: sources.encryption,
+            members: sources.members,
             store,
             clock: Clock::real(),
         }
@@ -54,7 +58,11 @@ impl Joins {
             pki: pki.collect(),
             settings: self.settings.clone(),
             encryption,
-            datastore: if self.store.is_shared() { Datastore::Etcd } else { Datastore::Embedded },
+            datastore: match &self.members {
+                Some(seed) => Datastore::Members(seed.clone()),
+                None if self.store.is_shared() => Datastore::Etcd,
+                None => Datastore::Embedded,
+            },
             cluster: cluster_uid(&self.store)?,
         })
     }

@@ -1,5 +1,5 @@
-//! What a server hands over to a machine that joins as a server: keys, shared settings, the encryption configuration, and how
-//! to know the datastore. Sealed JSON on the way (`exchange`).
+//! The material that a server hands over to a machine that joins as a server: keys, shared settings, the encryption
+//! configuration, and the datastore. Sealed JSON on the way (`exchange`).
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
@@ -13,6 +13,15 @@ pub(super) enum Datastore {
     Embedded,
     /// etcd servers that an administrator runs.
     Etcd,
+    /// etcd members of the servers.
+    Members(MemberSeed),
+}
+
+/// The etcd members that a server joins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MemberSeed {
+    /// Client URLs of members.
+    pub(crate) urls: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,9 +43,10 @@ impl Material {
             "pki": pairs(&self.pki),
             "settings": pairs(&self.settings),
             "encryption": encryption.map(|(text, reloads)| json!({"configuration": text, "reloads": reloads})),
-            "datastore": match self.datastore {
-                Datastore::Embedded => "embedded",
-                Datastore::Etcd => "etcd",
+            "datastore": match &self.datastore {
+                Datastore::Embedded => json!("embedded"),
+                Datastore::Etcd => json!("etcd"),
+                Datastore::Members(seed) => json!({"members": seed.urls}),
             },
             "cluster": self.cluster,
         })
@@ -55,6 +65,9 @@ impl Material {
             datastore: match value["datastore"].as_str() {
                 Some("embedded") => Datastore::Embedded,
                 Some("etcd") => Datastore::Etcd,
+                None if value["datastore"]["members"].is_array() => {
+                    Datastore::Members(MemberSeed { urls: texts(&value["datastore"]["members"])? })
+                }
                 _ => bail!("the server has another kind of datastore; update Corten on this machine"),
             },
             cluster: value["cluster"].as_str().context("the response names no cluster")?.to_owned(),
@@ -70,6 +83,13 @@ pub(super) fn read_pairs(value: &Value) -> anyhow::Result<Vec<(String, String)>>
     let members = value.as_object().context("the response is not complete")?;
     let pair = |(name, text): (&String, &Value)| Some((name.clone(), text.as_str()?.to_owned()));
     members.iter().map(pair).collect::<Option<_>>().context("the response is not complete")
+}
+
+/// A list of texts.
+pub(super) fn texts(value: &Value) -> anyhow::Result<Vec<String>> {
+    let items = value.as_array().context("the response is not complete")?;
+    let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
+    texts.collect::<Option<_>>().context("the response is not complete")
 }
 
 #[cfg(test)]
@@ -88,8 +108,11 @@ mod tests {
         };
         assert_eq!(Material::from_json(&material.to_json()).unwrap(), material);
         material.encryption = None;
-        material.datastore = Datastore::Embedded;
-        assert_eq!(Material::from_json(&material.to_json()).unwrap(), material);
+        let members = MemberSeed { urls: vec!["https://192.0.2.1:2379".to_owned()] };
+        for datastore in [Datastore::Embedded, Datastore::Members(members)] {
+            material.datastore = datastore;
+            assert_eq!(Material::from_json(&material.to_json()).unwrap(), material);
+        }
         for broken in [json!({}), json!({"pki": {"a": 1}}), Value::Null] {
             assert!(Material::from_json(&broken).is_err(), "{broken}");
         }

@@ -5,11 +5,11 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use corten_base::files;
 use serde_json::{Value, json};
 
-use super::material::{Material, pairs, read_pairs};
+use super::material::{Datastore, Material, MemberSeed, pairs, read_pairs, texts};
 use super::settings::Flags;
+use crate::durable;
 
 const RECORD: &str = "joined.json";
 const ENCRYPTION: &str = "encryption-provider-config";
@@ -19,6 +19,8 @@ pub(super) struct Record {
     pub(super) settings: Flags,
     /// The file with the cluster's encryption configuration, and true if it is used again whenever it changes.
     pub(super) encryption: Option<(PathBuf, bool)>,
+    /// The etcd members that this server's member joins.
+    pub(super) members: Option<MemberSeed>,
 }
 
 impl Record {
@@ -37,6 +39,10 @@ impl Record {
                 cluster: value["cluster"].as_str().context("it names no cluster")?.to_owned(),
                 settings: read_pairs(&value["settings"])?,
                 encryption: reloads.map(|reloads| (data_dir.join(ENCRYPTION), reloads)),
+                members: match &value["members"] {
+                    Value::Null => None,
+                    members => Some(MemberSeed { urls: texts(members)? }),
+                },
             })
         };
         read().map(Some).with_context(|| format!("cannot read {}", path.display()))
@@ -51,14 +57,18 @@ impl Record {
         let encryption = material.encryption.as_ref().filter(|_| keeps_encryption);
         if let Some((text, _)) = encryption {
             let path = data_dir.join(ENCRYPTION);
-            files::write_private(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            durable::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         }
         let value = json!({
             "cluster": material.cluster, "settings": pairs(&material.settings),
             "encryption": encryption.map(|(_, reloads)| *reloads),
+            "members": match &material.datastore {
+                Datastore::Members(seed) => json!(seed.urls),
+                Datastore::Embedded | Datastore::Etcd => Value::Null,
+            },
         });
         let path = data_dir.join(RECORD);
-        files::write_private(&path, value.to_string())
+        durable::write(&path, value.to_string())
             .with_context(|| format!("cannot write {}", path.display()))?;
         Record::load(data_dir)?.context("the record of this server is missing")
     }
