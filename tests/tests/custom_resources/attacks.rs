@@ -147,6 +147,29 @@ fn deep_objects_are_refused() {
     assert!(matches!(status, 400 | 413), "{status}");
 }
 
+/// An object that is accepted together with its managedFields must not be skipped when the server starts again.
+#[test]
+fn the_deepest_objects_survive_a_restart() {
+    let mut server = Server::start();
+    install(server.client(), &definition(&json!({"spec": any()})));
+    // The document has 256 levels.
+    for depth in [250, 254] {
+        let body = format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
+        let name = format!("deep-{depth}");
+        let body = format!(
+            r#"{{"apiVersion":"example.com/v1","kind":"Widget","metadata":{{"name":"{name}"}},"spec":{body}}}"#
+        );
+        let request = Request::new("POST", WIDGETS).body("application/json", body);
+        server.client().send(&request).expect_status(201);
+    }
+    server.restart();
+    for depth in [250, 254] {
+        let path = format!("{WIDGETS}/deep-{depth}");
+        server.client().send(&Request::new("GET", &path)).expect_status(200);
+        server.client().send(&Request::new("DELETE", &path)).expect_status(200);
+    }
+}
+
 #[test]
 fn a_user_without_permission_learns_nothing() {
     let server = Server::start();

@@ -284,9 +284,7 @@ impl<'a, 'd> Parser<'a, 'd> {
         loop {
             let key = self.key()?;
             let value = match self.place {
-                Place::ManagedFields if depth == self.base + 3 && key.is("fieldsV1") => {
-                    self.raw(depth + 1)?
-                }
+                Place::ManagedFields if depth == self.base + 3 && key.is("fieldsV1") => self.fields()?,
                 _ => self.placed_member(&key, depth)?,
             };
             is_sorted &= self.members.len() == first || self.members.last().is_some_and(|last| last.0 < key);
@@ -402,23 +400,24 @@ impl<'a, 'd> Parser<'a, 'd> {
         }
     }
 
-    /// Checks an object and keeps its text instead of a tree.
-    fn raw(&mut self, depth: usize) -> Result<Value, ParseError> {
+    /// Checks the fields of a manager and keeps their text instead of a tree. Their depth counts by itself: they are as deep as
+    /// the object that the server writes them into.
+    fn fields(&mut self) -> Result<Value, ParseError> {
         self.skip_space();
         if self.peek() != Some(b'{') {
-            return self.value(depth);
+            return self.value(0);
         }
         let start = self.at;
-        if let Some(end) = end_of_fields(&self.bytes()[start..], (MAX_DEPTH + 1).saturating_sub(depth)) {
+        if let Some(end) = end_of_fields(&self.bytes()[start..], MAX_DEPTH + 1) {
             self.at += end;
             return Ok(Value::Raw(Str::new(&self.text[start..self.at])));
         }
-        self.pass(depth)?;
+        self.pass(0)?;
         let text = &self.text[start..self.at];
         if !text.bytes().any(|b| matches!(b, b' ' | b'\n' | b'\r' | b'\t')) {
             return Ok(Value::Raw(Str::new(text)));
         }
-        let tree = Parser { base: usize::MAX - 3, ..Parser::new(text) }.value(depth)?;
+        let tree = Parser { base: usize::MAX - 3, ..Parser::new(text) }.value(0)?;
         Ok(Value::Raw(super::write_to_string(&tree).into()))
     }
 
@@ -720,6 +719,29 @@ mod tests {
         let list =
             parse_envelope(format!(r#"{{"metadata":{{}},"items":[{object},{object}]}}"#).as_bytes()).unwrap();
         assert_eq!(fields(&list.items_at(&["items"])[1]), Some(raw));
+    }
+
+    /// An attack: an object that is accepted, stored with its managedFields, and then cannot be read.
+    #[test]
+    fn fields_may_be_as_deep_as_objects() {
+        let nested = |open: &str, leaf: &str, depth: usize| {
+            format!("{}{leaf}{}", open.repeat(depth), "}".repeat(depth))
+        };
+        let fields = nested(r#"{".":{},"f:a":"#, "{}", MAX_DEPTH);
+        let spaced = fields.replace(',', ", ");
+        let object = |fields: &str| {
+            let spec = nested(r#"{"a":"#, "1", MAX_DEPTH - 1);
+            format!(r#"{{"metadata":{{"managedFields":[{{"fieldsV1":{fields}}}]}},"spec":{spec}}}"#)
+        };
+        for text in [&fields, &spaced] {
+            let parsed = parse(object(text).as_bytes()).unwrap();
+            let found = parsed.items_at(&["metadata", "managedFields"])[0].get("fieldsV1");
+            assert_eq!(found, Some(&Value::Raw(Str::new(&fields))));
+        }
+        let deeper = nested(r#"{"f:a":"#, "{}", MAX_DEPTH + 1);
+        for deeper in [deeper.replace(':', ": "), deeper] {
+            assert_eq!(parse(object(&deeper).as_bytes()), Err(ParseError::TooDeep));
+        }
     }
 
     #[test]
