@@ -4,6 +4,7 @@
 //! `cargo xtask check` holds every body against its fuzz target, its corpus and its line in [`BODIES`].
 
 mod aggregation;
+mod backups;
 mod certificates;
 mod cni;
 mod configurations;
@@ -43,8 +44,9 @@ mod yaml;
 pub(crate) type Body = (&'static str, fn(&[u8]));
 
 /// Every body there is.
-pub(crate) const BODIES: [Body; 34] = [
+pub(crate) const BODIES: [Body; 35] = [
     ("aggregation", aggregation::check),
+    ("backups", backups::check),
     ("certificates", certificates::check),
     ("cni", cni::check),
     ("configurations", configurations::check),

@@ -15,7 +15,9 @@ pub(crate) fn all() -> anyhow::Result<()> {
     packages()?;
     let unusable = tools::unusable_kubectls();
     ensure!(unusable.is_empty(), "KUBECTLS names programs that are not kubectl 1.20 or newer: {unusable:?}");
-    python_client()
+    python("python", "from kubernetes import client, config, dynamic, watch", &["kubernetes"])?;
+    // Apart from the client, which needs other versions of the same packages.
+    python("s3", "import boto3, flask, flask_cors, moto.s3", &["moto[s3]", "flask", "flask-cors"])
 }
 
 fn packages() -> anyhow::Result<()> {
@@ -45,12 +47,14 @@ fn described(needs: &[&Need]) -> String {
     needs.iter().map(|need| format!("  {}: {}", need.package, need.property)).collect::<Vec<_>>().join("\n")
 }
 
-fn python_client() -> anyhow::Result<()> {
-    let environment = target_directory().join("python");
+/// Installs packages from PyPI into a virtual environment, unless a program with their imports works there.
+fn python(environment: &str, imports: &str, packages: &[&str]) -> anyhow::Result<()> {
+    let environment = target_directory().join(environment);
     let python = environment.join("bin/python3");
-    if works(&python, &["-c", "from kubernetes import client, config, dynamic, watch"]) {
+    if works(&python, &["-c", imports]) {
         return Ok(());
     }
     run("python3", &["-m".as_ref(), "venv".as_ref(), "--clear".as_ref(), environment.as_os_str()])?;
-    run(&python, &["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "kubernetes"])
+    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    run(&python, &[&install[..], packages].concat())
 }

@@ -218,6 +218,14 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
 }
 
 impl Running {
+    /// Adds metrics of another part of this process to `/metrics`.
+    pub fn add_metrics(
+        &self,
+        render: impl Fn(&mut corten_serving::metrics::Exposition) + Send + Sync + 'static,
+    ) {
+        self.server.metrics.more.lock().push(Box::new(render));
+    }
+
     /// Stops accepting requests, waits for those in flight, and closes the store.
     pub async fn stop(self) {
         self.reconciler.abort();

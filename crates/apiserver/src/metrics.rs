@@ -40,12 +40,16 @@ impl Default for RequestStats {
     }
 }
 
+/// Metrics of parts that run beside the API server in its process.
+pub(crate) type MoreMetrics = Box<dyn Fn(&mut Exposition) + Send + Sync>;
+
 pub(crate) struct Metrics {
     started: SystemTime,
     requests: Mutex<BTreeMap<RequestKey, RequestStats>>,
     pub watches: AtomicI64,
     pub handshake_errors: AtomicU64,
     pub panics: AtomicU64,
+    pub more: Mutex<Vec<MoreMetrics>>,
 }
 
 impl Metrics {
@@ -56,6 +60,7 @@ impl Metrics {
             watches: AtomicI64::new(0),
             handshake_errors: AtomicU64::new(0),
             panics: AtomicU64::new(0),
+            more: Mutex::default(),
         }
     }
 
@@ -118,6 +123,7 @@ impl Metrics {
         out.sample("apiserver_request_panics_total", &[], self.panics.load(Ordering::Relaxed));
         render_allocation(&mut out, backend);
         backend.admission.render_metrics(&mut out);
+        self.more.lock().iter().for_each(|render| render(&mut out));
         self.render_process(&mut out);
         out.finish()
     }

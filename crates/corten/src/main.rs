@@ -4,6 +4,7 @@
 //! mistakes in how it is run.
 
 mod agent;
+mod backup;
 mod bench;
 mod component;
 mod controller_manager;
@@ -23,6 +24,7 @@ mod proxy;
 mod scheduler;
 mod server;
 mod stop_signals;
+mod table;
 mod token;
 
 use std::process::ExitCode;
@@ -53,6 +55,8 @@ enum Command {
     ControllerManager(Box<controller_manager::Args>),
     /// Run only the scheduler, against any Kubernetes API server.
     Scheduler(scheduler::Args),
+    /// Make, list, schedule and restore backups of a cluster.
+    Backup(Box<backup::Args>),
     /// Move the objects of a cluster between datastores.
     Datastore(datastore::Args),
     /// Serve etcd's v3 API from an embedded store, as a cluster of one member.
@@ -99,6 +103,7 @@ fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
         Command::Token(args) => token::run(args),
         Command::ControllerManager(args) => controller_manager::run(&args),
         Command::Scheduler(args) => scheduler::run(args),
+        Command::Backup(args) => backup::run(*args),
         Command::Datastore(args) => datastore::run(args),
         Command::Etcd(args) => etcd::run(&args),
         Command::Proxy(args) => proxy::run(&args),

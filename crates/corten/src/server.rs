@@ -30,8 +30,9 @@ use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
 use crate::node::{self, AgentFlags, Node, NodeCredentials, NodeOptions, network_policy};
 use crate::pod_network::PodNetworkFlags;
 use crate::stop_signals::StopSignals;
-use crate::{agent, etcd, hardening, kubeconfig};
+use crate::{agent, backup, etcd, hardening, kubeconfig};
 
+pub(crate) use datastore::DatastoreFlags;
 use joining::JoinSettings;
 pub(crate) use joining::{BOOTSTRAPPERS, NODE_SETTINGS};
 
@@ -163,7 +164,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     authentication: authentication::Flags,
     #[command(flatten)]
-    datastore: datastore::DatastoreFlags,
+    datastore: DatastoreFlags,
     #[command(flatten)]
     node: AgentFlags,
     #[command(flatten)]
@@ -310,6 +311,7 @@ async fn serve(
     if args.etcd_listen.is_wanted() && args.datastore.is_etcd()? {
         bail!("--etcd-listen-client-urls serves the embedded store only; remove it, or --etcd-servers");
     }
+    let _in_use = backup::enter(data_dir)?;
     let encryption = match &args.encryption_provider_config {
         Some(file) => EncryptionAtRest::load(file)?,
         None => EncryptionAtRest::default(),
@@ -354,6 +356,7 @@ async fn serve(
         resource_metrics: args.runs(addons::METRICS_SERVER),
         flags,
     };
+    let store = options.store.clone();
     let etcd = etcd::serve_beside(&options.store, &options.pki.client_ca, &args.etcd_listen).await?;
     let running = corten_apiserver::start(options).await.context("cannot start the API server")?;
     let administrator = Client::new(running.transport("system:admin", &["system:masters"]), "corten");
@@ -381,6 +384,13 @@ async fn serve(
     if args.runs("dns") && args.runs("controller-manager") {
         controllers.run(corten_dns::NodeEndpoints);
     }
+    let backups = backup::Backups::start(backup::Settings {
+        store,
+        data_dir: data_dir.clone(),
+        is_encrypted: args.encryption_provider_config.is_some(),
+        recorder: controllers.recorder().clone(),
+    });
+    running.add_metrics(backups.metrics());
     let node = match node {
         Some(options) => {
             let credentials = NodeCredentials::in_process(&running, &authority, &options)?;
@@ -394,6 +404,7 @@ async fn serve(
     stop.wait().await;
     tracing::info!("stopping");
     drop(node);
+    drop(backups);
     drop(controllers);
     drop(etcd);
     running.stop().await;

@@ -18,6 +18,7 @@ use jiff::Timestamp;
 use crate::join::{Invitation, fingerprint};
 use crate::kubeconfig;
 use crate::server::{BOOTSTRAPPERS, node_network};
+use crate::table;
 
 const NAMESPACE: &str = "kube-system";
 const PREFIX: &str = "bootstrap-token-";
@@ -162,7 +163,7 @@ async fn list(client: &Client) -> anyhow::Result<()> {
     let mut rows =
         vec![["TOKEN", "TTL", "EXPIRES", "USAGES", "DESCRIPTION", "EXTRA GROUPS"].map(str::to_owned)];
     rows.extend(secrets.items_at(&["items"]).iter().map(|secret| row(secret, now)));
-    print!("{}", table(&rows));
+    print!("{}", table::aligned(&rows));
     Ok(())
 }
 
@@ -175,7 +176,7 @@ fn row(secret: &Value, now: Timestamp) -> [String; 6] {
     let expiration = data("expiration");
     let left = match time::parse(&expiration) {
         Ok(at) if at <= now => "<invalid>".to_owned(),
-        Ok(at) => short(at.duration_since(now).as_secs()),
+        Ok(at) => table::short(at.duration_since(now).as_secs()),
         Err(_) => "<forever>".to_owned(),
     };
     let usages: Vec<&str> = ["authentication", "signing"]
@@ -191,27 +192,6 @@ fn row(secret: &Value, now: Timestamp) -> [String; 6] {
         or_none(data("description")),
         or_none(data("auth-extra-groups")),
     ]
-}
-
-/// A duration in its largest unit.
-fn short(seconds: i64) -> String {
-    match seconds {
-        0..120 => format!("{seconds}s"),
-        120..7200 => format!("{}m", seconds / 60),
-        7200..172_800 => format!("{}h", seconds / 3600),
-        _ => format!("{}d", seconds / 86_400),
-    }
-}
-
-fn table(rows: &[[String; 6]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let widths: [usize; 6] = std::array::from_fn(width);
-    let line = |row: &[String; 6]| {
-        let cells: Vec<String> =
-            row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        format!("{}\n", cells.join("   ").trim_end())
-    };
-    rows.iter().map(line).collect()
 }
 
 async fn delete(client: &Client, tokens: &[String]) -> anyhow::Result<()> {
@@ -254,13 +234,5 @@ mod tests {
         assert_eq!(ttl("24h0m0s").unwrap(), Some(Duration::from_secs(86_400)));
         assert_eq!((ttl("0").unwrap(), ttl("0s").unwrap()), (None, None));
         assert!(ttl("soon").is_err());
-        assert_eq!([30, 600, 7200, 86_400 * 3].map(short), ["30s", "10m", "2h", "3d"]);
-    }
-
-    #[test]
-    fn table_columns_are_aligned() {
-        let rows =
-            [["a", "b", "c", "d", "e", "f"], ["long", "", "", "", "", ""]].map(|row| row.map(str::to_owned));
-        assert_eq!(table(&rows), "a      b   c   d   e   f\nlong\n");
     }
 }

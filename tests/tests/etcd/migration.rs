@@ -226,7 +226,7 @@ fn an_interrupted_migration_continues() {
     assert!(!state_of_target.status.success(), "another source does not replace what is there");
     let message = String::from_utf8_lossy(&migrate(&arguments).stderr).into_owned();
     // The first command may have ended before it was killed.
-    let again = message.contains("continuing the migration") || message.contains("use --overwrite");
+    let again = message.contains("continuing the copy of") || message.contains("use --overwrite");
     assert!(again, "{message}");
     let server = start(&directory, &["--etcd-servers", &url]);
     assert_eq!(state(server.client()), before);

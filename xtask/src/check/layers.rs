@@ -16,6 +16,7 @@ pub(super) const LAYERS: [&[&str]; 8] = [
     &["corten-base", "corten-grpc", "corten-sys"],
     &[
         "corten-api",
+        "corten-backup",
         "corten-descriptions",
         "corten-etcd-api",
         "corten-pki",

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use super::marker;
 use super::progress::Progress;
 
-pub(super) const ROOT: &str = "/registry/";
+pub(crate) const ROOT: &str = "/registry/";
 /// Records of running API servers, which they renew, and the mark of the migration.
 const NOT_COPIED: [&str; 3] = ["/registry/masterleases/", "/registry/peerserverleases/", marker::KEY];
 /// The writes in flight.
@@ -65,7 +65,8 @@ pub(super) fn objects(store: &Store) -> anyhow::Result<Vec<Arc<Entry>>> {
     Ok(entries)
 }
 
-pub(super) fn is_copied(key: &str) -> bool {
+/// False for the keys that are of running servers and not of the cluster.
+pub(crate) fn is_copied(key: &str) -> bool {
     !NOT_COPIED.iter().any(|prefix| key.starts_with(prefix))
 }
 

@@ -14,7 +14,8 @@ pub(super) const KEY: &str = "/registry/corten.io/migration";
 pub(crate) fn check_complete(store: &Store) -> anyhow::Result<()> {
     if let Some(source) = source(store) {
         bail!(
-            "the datastore is incomplete: the migration from {source} has not ended; run `corten datastore migrate` again"
+            "the datastore is incomplete: the copy of {source} has not ended; run the same `corten datastore migrate` or \
+             `corten backup restore` again"
         );
     }
     Ok(())

@@ -90,7 +90,7 @@ impl Args {
     fn source(&self) -> Side<'_> {
         Side {
             flag: "--from",
-            place: &self.from,
+            place: self.from.as_str().into(),
             prefix: &self.from_prefix,
             tls: TlsFiles {
                 authorities: ("--from-cafile", self.from_cafile.as_deref()),
@@ -105,7 +105,7 @@ impl Args {
     fn target(&self) -> Side<'_> {
         Side {
             flag: "--to",
-            place: &self.to,
+            place: self.to.as_str().into(),
             prefix: &self.to_prefix,
             tls: TlsFiles {
                 authorities: ("--to-cafile", self.to_cafile.as_deref()),
@@ -151,20 +151,54 @@ async fn migrate(args: &Args) -> anyhow::Result<()> {
     close(target).await
 }
 
+/// A target that is equal to its source, and still marked.
+pub(crate) struct Filled {
+    target: Store,
+    revision: u64,
+}
+
+/// Makes etcd equal to a store that nothing writes, and checks it. `source` names the store, whose clients know no later
+/// revision than `revision`. The target stays marked until [`Filled::finish`].
+pub(crate) async fn fill(
+    store: Store,
+    source: &str,
+    revision: u64,
+    to: &Side<'_>,
+    overwrite: bool,
+) -> anyhow::Result<Filled> {
+    let target = to.open(Role::Target).await?;
+    check_target(&target, source, overwrite)?;
+    marker::set(&target, source).await?;
+    let objects = copy::objects(&store)?;
+    copy_differences(&store, &target, &objects, "copying").await?;
+    let (_, target) = check(&Settled { store: store.clone(), objects, revision }, target, to).await?;
+    close(store).await?;
+    Ok(Filled { target, revision })
+}
+
+impl Filled {
+    pub(crate) async fn finish(self, to: &Side<'_>) -> anyhow::Result<()> {
+        close(finish(self.target, to, self.revision).await?).await
+    }
+}
+
 /// Refuses a target with keys, unless they are to be replaced or are of this migration.
 fn check_target(target: &Store, source: &str, overwrite: bool) -> anyhow::Result<()> {
     match marker::source(target) {
         Some(earlier) if earlier == source => {
-            eprintln!("continuing the migration from {source}");
+            eprintln!("continuing the copy of {source}");
             return Ok(());
         }
         Some(earlier) if !overwrite => {
-            bail!("the target has part of a migration from {earlier}; use --overwrite to replace it")
+            bail!("the target has a part of {earlier}; use --overwrite or --force to replace it")
         }
         _ => {}
     }
     let count = target.range(ROOT, "", 0).entries.len();
-    ensure!(count == 0 || overwrite, "the target has {count} keys; use --overwrite to replace them");
+    ensure!(
+        count == 0 || overwrite,
+        "the target has {count} keys; use --overwrite or --force to replace them"
+    );
     Ok(())
 }
 

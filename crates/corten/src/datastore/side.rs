@@ -3,6 +3,7 @@
 //! Invariant: a source is only read. A data directory is opened without compaction, and values that are sealed with an earlier
 //! key stay as they are; etcd gets no writes.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,14 +21,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// The flags of one side.
-pub(super) struct Side<'a> {
+pub(crate) struct Side<'a> {
     /// `--from` or `--to`.
-    pub(super) flag: &'static str,
-    pub(super) place: &'a str,
-    pub(super) prefix: &'a str,
-    pub(super) tls: TlsFiles<'a>,
-    pub(super) encryption: Option<&'a Path>,
-    pub(super) media_type: StorageMediaType,
+    pub(crate) flag: &'static str,
+    pub(crate) place: Cow<'a, str>,
+    pub(crate) prefix: &'a str,
+    pub(crate) tls: TlsFiles<'a>,
+    pub(crate) encryption: Option<&'a Path>,
+    pub(crate) media_type: StorageMediaType,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,20 +60,16 @@ impl Side<'_> {
                 format!("{}{}", urls.join(","), self.key_prefix())
             }
             None => {
-                let path = PathBuf::from(self.place);
+                let path = PathBuf::from(&*self.place);
                 std::fs::canonicalize(&path).unwrap_or(path).display().to_string()
             }
         }
     }
 
     pub(super) async fn open(&self, role: Role) -> anyhow::Result<Store> {
-        let encryption = match self.encryption {
-            Some(file) => EncryptionAtRest::load(file)?,
-            None => EncryptionAtRest::default(),
-        };
         let opened = match self.urls() {
-            Some(urls) => self.connect(&urls, Arc::new(encryption), role).await,
-            None => self.open_directory(encryption, role),
+            Some(urls) => self.connect(&urls, Arc::new(load(self.encryption)?), role).await,
+            None => open_directory(Path::new(&*self.place), self.encryption, role),
         };
         opened.with_context(|| format!("{} {}", self.flag, self.place))
     }
@@ -95,24 +92,33 @@ impl Side<'_> {
             Err(_) => bail!("etcd does not answer"),
         }
     }
+}
 
-    fn open_directory(&self, encryption: EncryptionAtRest, role: Role) -> anyhow::Result<Store> {
-        let directory = Path::new(self.place);
-        let store = directory.join("store");
-        let options = match role {
-            Role::Source if !store.is_dir() => {
-                bail!("the directory has no store; give the --data-dir of a server")
-            }
-            Role::Source => {
-                Options { history: NEVER, sealing: Arc::new(AsItIs(encryption)), ..Options::default() }
-            }
-            Role::Target => {
-                hardening::prepare_data_directory(directory)?;
-                Options { sealing: Arc::new(encryption), ..Options::default() }
-            }
-        };
-        Store::open(&store, options).context("cannot open the store")
-    }
+/// Opens the store of a data directory.
+pub(super) fn open_directory(
+    directory: &Path,
+    encryption: Option<&Path>,
+    role: Role,
+) -> anyhow::Result<Store> {
+    let encryption = load(encryption)?;
+    let store = directory.join("store");
+    let options = match role {
+        Role::Source if !store.is_dir() => {
+            bail!("the directory has no store; give the --data-dir of a server")
+        }
+        Role::Source => {
+            Options { history: NEVER, sealing: Arc::new(AsItIs(encryption)), ..Options::default() }
+        }
+        Role::Target => {
+            hardening::prepare_data_directory(directory)?;
+            Options { sealing: Arc::new(encryption), ..Options::default() }
+        }
+    };
+    Store::open(&store, options).context("cannot open the store")
+}
+
+fn load(encryption: Option<&Path>) -> anyhow::Result<EncryptionAtRest> {
+    encryption.map_or_else(|| Ok(EncryptionAtRest::default()), |file| Ok(EncryptionAtRest::load(file)?))
 }
 
 /// Reads sealed values, and never asks for them to be sealed again.

@@ -1,6 +1,6 @@
 //! The flags that choose the datastore: the embedded store by default, or etcd.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +9,11 @@ use corten_apiserver::{EncryptedForms, EncryptionAtRest, StorageMediaType, Store
 use corten_store::{EtcdOptions, Store};
 
 use super::parse_duration;
+use crate::datastore::Side;
 use crate::etcd_client::{self, TlsFiles};
 
 #[derive(clap::Args)]
-pub(super) struct DatastoreFlags {
+pub(crate) struct DatastoreFlags {
     /// URLs of the etcd servers to use instead of the embedded store.
     #[arg(long, value_delimiter = ',', value_name = "URL")]
     etcd_servers: Vec<String>,
@@ -60,8 +61,21 @@ impl DatastoreFlags {
     }
 
     /// True if the flags name etcd servers.
-    pub(super) fn is_etcd(&self) -> anyhow::Result<bool> {
+    pub(crate) fn is_etcd(&self) -> anyhow::Result<bool> {
         Ok(!self.urls()?.is_empty())
+    }
+
+    /// The etcd servers as the target of a restore, if the flags name some.
+    pub(crate) fn side<'a>(&'a self, encryption: Option<&'a Path>) -> anyhow::Result<Option<Side<'a>>> {
+        let urls = self.urls()?;
+        Ok((!urls.is_empty()).then(|| Side {
+            flag: "--etcd-servers",
+            place: urls.join(",").into(),
+            prefix: &self.etcd_prefix,
+            tls: self.tls(),
+            encryption,
+            media_type: self.storage_media_type,
+        }))
     }
 
     fn urls(&self) -> anyhow::Result<Vec<String>> {
