@@ -13,6 +13,7 @@ mod dns;
 mod etcd;
 mod etcd_client;
 mod hardening;
+mod history;
 mod image;
 mod image_flags;
 mod join;
@@ -57,6 +58,12 @@ enum Command {
     Scheduler(scheduler::Args),
     /// Make, list, schedule and restore backups of a cluster.
     Backup(Box<backup::Args>),
+    /// List every change of an object.
+    History(Box<history::HistoryArgs>),
+    /// Print an object as it was at a time.
+    Show(Box<history::ShowArgs>),
+    /// Bring an object or a namespace back as it was.
+    Undo(Box<history::UndoArgs>),
     /// Move the objects of a cluster between datastores.
     Datastore(datastore::Args),
     /// Serve etcd's v3 API from an embedded store, as a cluster of one member.
@@ -104,6 +111,9 @@ fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
         Command::ControllerManager(args) => controller_manager::run(&args),
         Command::Scheduler(args) => scheduler::run(args),
         Command::Backup(args) => backup::run(*args),
+        Command::History(args) => history::history(&args),
+        Command::Show(args) => history::show(&args),
+        Command::Undo(args) => history::undo(&args),
         Command::Datastore(args) => datastore::run(args),
         Command::Etcd(args) => etcd::run(&args),
         Command::Proxy(args) => proxy::run(&args),

@@ -22,7 +22,7 @@ use corten_client::Client;
 use corten_controllers::{LocalPathOptions, Reserved, SigningOptions};
 use corten_net::Cidr;
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
-use corten_store::{Store, WorkerThreads};
+use corten_store::{Keep, Store, WorkerThreads};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
@@ -158,6 +158,12 @@ pub(crate) struct Args {
     /// Seconds that pods tolerate the taint unreachable:NoExecute, unless they have a toleration of their own.
     #[arg(long, default_value_t = 300)]
     default_unreachable_toleration_seconds: i64,
+    /// Keep past versions of all objects for this time, such as 24h, for `corten history`, `show` and `undo`; 0 keeps none.
+    #[arg(long, default_value = "0", value_parser = datastore::parse_interval)]
+    history: Duration,
+    /// Maximum size of the history on disk in bytes; the oldest part is removed first.
+    #[arg(long, default_value_t = 1 << 30, value_name = "BYTES")]
+    history_size: u64,
     /// Start although acknowledged writes are damaged or missing; readable data is kept.
     #[arg(long)]
     accept_data_loss: bool,
@@ -312,6 +318,11 @@ async fn serve(
         bail!("--etcd-listen-client-urls serves the embedded store only; remove it, or --etcd-servers");
     }
     let _in_use = backup::enter(data_dir)?;
+    if !args.history.is_zero() && args.datastore.is_etcd()? {
+        bail!(
+            "--history needs the embedded store: etcd keeps what it has not compacted; remove --history, or --etcd-servers"
+        );
+    }
     let encryption = match &args.encryption_provider_config {
         Some(file) => EncryptionAtRest::load(file)?,
         None => EncryptionAtRest::default(),
@@ -428,6 +439,7 @@ fn open(
         accept_loss: args.accept_data_loss,
         worker_threads: Some(threads),
         sealing: encryption,
+        keep: (!args.history.is_zero()).then_some(Keep { age: args.history, bytes: args.history_size }),
         ..defaults
     };
     std::thread::scope(|scope| {
