@@ -134,7 +134,7 @@ impl Cache {
     }
 
     /// The object of a store entry; parsed only if the entry has no note of a write handler, or one in another form.
-    fn object(&self, entry: &corten_store::Entry) -> Option<Arc<Object>> {
+    pub(crate) fn object(&self, entry: &corten_store::Entry) -> Option<Arc<Object>> {
         if unreadable::reason(entry).is_some() {
             return self.object(&*self.store.read_again(entry)?);
         }

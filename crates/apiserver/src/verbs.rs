@@ -6,6 +6,7 @@ pub(crate) mod delete;
 mod delete_unreadable;
 mod empty_values;
 mod eviction;
+mod history;
 pub(crate) mod list;
 pub(crate) mod node_view;
 pub(crate) mod patch;

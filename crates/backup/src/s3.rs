@@ -362,8 +362,9 @@ fn address(endpoint: &str, region: &str) -> Result<(String, String), S3Error> {
         "https" => {}
         "http" if is_loopback(authority.host()) => {}
         "http" => {
-            let why =
-                format!("{endpoint}: without TLS, anyone on the way reads the cluster's keys; use https://");
+            let why = format!(
+                "{endpoint}: without TLS, others on the network read the cluster's keys; use https://"
+            );
             return Err(S3Error::Address(why));
         }
         _ => return Err(invalid()),

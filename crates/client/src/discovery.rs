@@ -14,6 +14,8 @@ pub struct Served {
     pub verbs: Vec<Str>,
     /// True if this is the server's preferred version of the kind.
     pub preferred: bool,
+    /// The singular and the short names.
+    pub aliases: Vec<Str>,
 }
 
 impl Served {
@@ -77,7 +79,10 @@ fn served(group: &str, version: &str, resource: &Value) -> Served {
         namespace: Str::default(),
     };
     let verbs = resource.items_at(&["verbs"]).iter().filter_map(Value::as_str).map(Str::new).collect();
-    Served { kind, verbs, preferred: false }
+    let mut aliases: Vec<Str> =
+        resource.items_at(&["shortNames"]).iter().filter_map(Value::as_str).map(Str::new).collect();
+    aliases.push(text(&["singularResource"]));
+    Served { kind, verbs, preferred: false, aliases }
 }
 
 impl Client {

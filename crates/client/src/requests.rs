@@ -172,6 +172,11 @@ impl Client {
         self.send(Method::GET, path, None, "").await
     }
 
+    /// Creates an object at any other path.
+    pub async fn create_at(&self, path: &str, object: &Value) -> Result<Value, Error> {
+        self.send(Method::POST, path, Some(object), "application/json").await
+    }
+
     /// Replaces the object at any other path.
     pub async fn replace(&self, path: &str, object: &Value) -> Result<Value, Error> {
         self.send(Method::PUT, path, Some(object), "application/json").await

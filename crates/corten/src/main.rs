@@ -15,6 +15,7 @@ mod etcd;
 mod etcd_client;
 mod etcd_member;
 mod hardening;
+mod history;
 mod image;
 mod image_flags;
 mod join;
@@ -69,6 +70,12 @@ enum Command {
     Backup(Box<backup::Args>),
     /// Show the encryption of Secrets in the datastore, and replace its keys.
     SecretsEncrypt(secrets_encrypt::Args),
+    /// List every change of an object.
+    History(Box<history::HistoryArgs>),
+    /// Print an object as it was at a time.
+    Show(Box<history::ShowArgs>),
+    /// Bring an object or a namespace back as it was.
+    Undo(Box<history::UndoArgs>),
     /// Move the objects of a cluster between datastores.
     Datastore(datastore::Args),
     /// List, remove and maintain the etcd members of servers that were started with --cluster-init.
@@ -123,6 +130,9 @@ fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
         Command::Scheduler(args) => scheduler::run(args),
         Command::Backup(args) => backup::run(*args),
         Command::SecretsEncrypt(args) => secrets_encrypt::run(&args),
+        Command::History(args) => history::history(&args),
+        Command::Show(args) => history::show(&args),
+        Command::Undo(args) => history::undo(&args),
         Command::Datastore(args) => datastore::run(args),
         Command::EtcdMember(args) => etcd_member::command::run(&args),
         Command::Etcd(args) => etcd::run(&args),

@@ -25,7 +25,7 @@ use corten_client::Client;
 use corten_controllers::{LocalPathOptions, Reserved, SigningOptions};
 use corten_net::Cidr;
 use corten_pki::{KubeconfigNames, ServerPki, write_kubeconfig};
-use corten_store::{Store, WorkerThreads};
+use corten_store::{Keep, Store, WorkerThreads};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
@@ -169,6 +169,12 @@ pub(crate) struct Args {
     /// Seconds that pods tolerate the taint unreachable:NoExecute, unless they have a toleration of their own.
     #[arg(long, default_value_t = 300)]
     default_unreachable_toleration_seconds: i64,
+    /// Keep past versions of all objects for this time, such as 24h, for `corten history`, `show` and `undo`; 0 keeps none.
+    #[arg(long, default_value = "0", value_parser = datastore::parse_interval)]
+    history: Duration,
+    /// Maximum size of the history on disk in bytes; the oldest part is removed first.
+    #[arg(long, default_value_t = 1 << 30, value_name = "BYTES")]
+    history_size: u64,
     /// Start although acknowledged writes are damaged or missing; readable data is kept.
     #[arg(long)]
     accept_data_loss: bool,
@@ -358,6 +364,11 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
         bail!("--etcd-listen-client-urls serves the embedded store only; remove it, or --etcd-servers");
     }
     let _in_use = backup::enter(data_dir)?;
+    if !args.history.is_zero() && !is_embedded {
+        bail!(
+            "--history needs the embedded store: etcd keeps what it has not compacted; remove --history, or etcd as datastore"
+        );
+    }
     let encryption = encryption::load(&args, is_embedded).await?;
     let (store, pki) = match args.datastore.connect(Arc::clone(&encryption), member.as_ref()).await? {
         Some(store) => (store, open_pki(data_dir, &args)?),
@@ -480,6 +491,7 @@ fn open(
         accept_loss: args.accept_data_loss,
         worker_threads: Some(threads),
         sealing: encryption,
+        keep: (!args.history.is_zero()).then_some(Keep { age: args.history, bytes: args.history_size }),
         ..defaults
     };
     std::thread::scope(|scope| {

@@ -18,7 +18,7 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    Error, Options,
+    Error, Keep, Options,
     commit::Committer,
     disk::{self, Disk, DiskFile, Open},
     housekeeping::Housekeeper,
@@ -41,6 +41,7 @@ const STACK_BYTES: usize = 512 << 10;
 
 pub(crate) struct Embedded {
     pub(crate) shared: Arc<Shared>,
+    pub(crate) keep: Option<Keep>,
     threads: Mutex<Threads>,
 }
 
@@ -69,7 +70,9 @@ impl Embedded {
         // Names that a process left behind may be in memory only; the files that they replace are removed below.
         disk.sync_directory(dir).map_err(Error::sync(dir))?;
         let loaded = load::load(&generations, marks.unwrap_or_default(), first, &mut tolerance)?;
-        generations.prune(loaded.compacted)?;
+        if options.keep.is_none() {
+            generations.prune(loaded.compacted)?;
+        }
         if marks.is_none() && loaded.state.revision > first {
             tracing::warn!("witness file missing; cannot check for lost acknowledged writes");
         }
@@ -77,12 +80,13 @@ impl Embedded {
         let acknowledged = loaded.state.revision;
         let witness = Witness::create(&*disk, &witness, Marks { acknowledged, assigned })?;
         disk.sync_directory(dir).map_err(Error::sync(dir))?;
-        let engine = Engine::new(Arc::clone(&generations), acknowledged, options.snapshot_bytes)?;
+        let has_times = options.keep.is_some();
+        let engine = Engine::new(Arc::clone(&generations), acknowledged, options.snapshot_bytes, has_times)?;
         let shared = Arc::new(Shared::new(loaded, generations, Queue::new(options.worker_threads)));
         let committer =
             Committer::new(Arc::clone(&shared), engine, witness, assigned, options.snapshot_bytes, lock);
-        let housekeeper = Housekeeper::new(Arc::clone(&shared), options.history);
-        let embedded = Embedded { shared, threads: Mutex::default() };
+        let housekeeper = Housekeeper::new(Arc::clone(&shared), options.history, options.keep);
+        let embedded = Embedded { shared, keep: options.keep, threads: Mutex::default() };
         let committer = spawn("store-committer", move || committer.run());
         embedded.threads.lock().committer = Some(committer.map_err(Error::file(dir))?);
         let keeper = spawn("store-keeper", move || housekeeper.run());

@@ -16,7 +16,13 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Error, Revision, log::Snapshot, queue::Request, shared::Shared};
+use crate::{
+    Error, Keep, Revision,
+    log::{Snapshot, past},
+    queue::Request,
+    retention,
+    shared::Shared,
+};
 
 const RETRY: Duration = Duration::from_secs(1);
 /// The delay after a failed snapshot, which is costly and most likely failed because the disk is full.
@@ -117,12 +123,14 @@ impl Housekeeping {
 pub(crate) struct Housekeeper {
     shared: Arc<Shared>,
     history: History,
+    /// History beyond compaction.
+    keep: Option<Keep>,
 }
 
 impl Housekeeper {
-    pub(crate) fn new(shared: Arc<Shared>, keep: Duration) -> Self {
-        let history = History { keep, samples: VecDeque::new() };
-        Housekeeper { shared, history }
+    pub(crate) fn new(shared: Arc<Shared>, history: Duration, keep: Option<Keep>) -> Self {
+        let history = History { keep: history, samples: VecDeque::new() };
+        Housekeeper { shared, history, keep }
     }
 
     /// Runs until the store closes.
@@ -185,8 +193,26 @@ impl Housekeeper {
             self.shared.housekeeping.snapshot_taken(written.is_ok());
             written?;
         }
-        self.shared.generations.prune(self.shared.live.compacted())?;
-        Ok(None)
+        self.prune()
+    }
+
+    /// Removes files that neither the next load nor history needs.
+    fn prune(&self) -> Result<Option<Instant>, Error> {
+        let compacted = self.shared.live.compacted();
+        let Some(keep) = &self.keep else {
+            self.shared.generations.prune(compacted)?;
+            return Ok(None);
+        };
+        let extents = past::extents(&self.shared.generations)?;
+        let plan = retention::plan(&extents, keep, past::now_ms());
+        self.shared.generations.prune(plan.prune.min(compacted))?;
+        let mut next = plan.next.and_then(|wait| Instant::now().checked_add(wait));
+        if plan.rotate {
+            self.shared.queue.submit_blocking(Request::Shrink)?;
+            // Until then, its snapshot is written, and wakes this thread, or has failed.
+            next = Some(Instant::now() + RETRY_SNAPSHOT);
+        }
+        Ok(next)
     }
 }
 

@@ -30,9 +30,11 @@ mod live;
 mod log;
 mod model;
 mod observe;
+mod past;
 mod plan;
 mod program;
 mod queue;
+mod retention;
 mod sealing;
 mod shared;
 mod state;
@@ -47,7 +49,8 @@ pub use lease::LeaseState;
 #[doc(hidden)]
 pub use log::fuzz;
 pub use model::{
-    Committed, Entry, Event, Expect, LeaseId, NewValue, Note, Observer, Op, Options, Range, Revision, Txn,
+    Committed, Entry, Event, Expect, Keep, Kept, LeaseId, NewValue, Note, Observer, Op, Options, PastVersion,
+    Range, Revision, Txn,
 };
 pub use program::{Condition, End, Keys, Outcome, Program, PutLease, Relation, Step, StepResult, Target};
 pub use sealing::{Opened, Sealing, SealingError};

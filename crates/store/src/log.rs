@@ -19,6 +19,7 @@ pub mod fuzz;
 mod generations;
 pub(crate) mod history;
 pub(crate) mod load;
+pub(crate) mod past;
 mod record;
 mod snapshot;
 mod spare;

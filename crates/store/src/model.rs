@@ -220,6 +220,35 @@ pub struct Options {
     /// Encrypts values on disk; by default they are plain.
     pub sealing: Arc<dyn Sealing>,
     pub disk: Arc<dyn Disk>,
+    /// Keeps past versions beyond compaction, for [`crate::Store::versions`] and [`crate::Store::past_range`].
+    pub keep: Option<Keep>,
+}
+
+/// The bounds of history beyond compaction. It is removed in parts: up to a quarter of either may be kept longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    pub age: Duration,
+    /// The bytes of all files.
+    pub bytes: u64,
+}
+
+/// One version of a key that history has.
+#[derive(Clone, Debug)]
+pub struct PastVersion {
+    pub revision: Revision,
+    /// The time of its commit in milliseconds since 1970; unknown for one from before history was kept.
+    pub time_ms: Option<u64>,
+    /// `None` for a deletion.
+    pub entry: Option<Arc<Entry>>,
+}
+
+/// The beginning of history beyond compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The oldest state that can be read.
+    pub revision: Revision,
+    /// The first time that can be asked for.
+    pub time_ms: Option<u64>,
 }
 
 impl Default for Options {
@@ -233,6 +262,7 @@ impl Default for Options {
             worker_threads: None,
             sealing: Arc::new(Plain),
             disk: Arc::new(Kernel),
+            keep: None,
         }
     }
 }

@@ -95,6 +95,19 @@ impl Shared {
         revision: Revision,
     ) -> Result<Range, Error> {
         self.live.check_not_compacted(revision)?;
+        let range = self.state_at(prefix, from, limit, revision);
+        self.live.check_not_compacted(revision)?;
+        range
+    }
+
+    /// The same for a revision whose history is on disk, compacted or not.
+    pub(crate) fn state_at(
+        &self,
+        prefix: &str,
+        from: &str,
+        limit: usize,
+        revision: Revision,
+    ) -> Result<Range, Error> {
         self.live.check_not_future(revision)?;
         let (current, mut entries) = {
             let state = self.live.state.read();
@@ -104,9 +117,8 @@ impl Shared {
             let unchanged = state.iter(prefix, from).filter(|entry| entry.mod_revision <= revision);
             (state.revision, unchanged.cloned().collect::<Vec<_>>())
         };
-        let undone = history::undo(&self.generations, prefix, revision, current);
-        self.live.check_not_compacted(revision)?;
-        let undone = undone?.into_values().flatten().filter(|entry| &*entry.key >= from);
+        let undone = history::undo(&self.generations, prefix, revision, current)?;
+        let undone = undone.into_values().flatten().filter(|entry| &*entry.key >= from);
         entries.extend(undone);
         entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         Ok(state::page(entries.iter(), limit, revision))

@@ -387,7 +387,7 @@ impl Store {
     }
 
     /// The embedded engine, for what only it can do: the API of a store on etcd is etcd's own.
-    fn embedded(&self) -> Result<&Embedded, Error> {
+    pub(crate) fn embedded(&self) -> Result<&Embedded, Error> {
         match &self.handle.engine {
             Engine::Embedded(embedded) => Ok(embedded),
             Engine::Etcd(_) => Err(Error::Invalid("only an embedded store serves etcd's API")),

@@ -5,11 +5,11 @@ mod machines;
 mod on_etcd;
 mod schedules;
 
+#[expect(dead_code, reason = "this suite restarts no etcd")]
 #[path = "../../../crates/store/tests/common/etcd_process.rs"]
 mod etcd_process;
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -117,10 +117,4 @@ fn state(client: &Client) -> Vec<Value> {
         object["metadata"].as_object_mut().expect("metadata").remove("resourceVersion");
     }
     objects
-}
-
-/// Appends bytes to a file.
-fn append(path: &Path, bytes: &[u8]) {
-    let file = fs::OpenOptions::new().append(true).open(path);
-    file.and_then(|mut file| file.write_all(bytes)).expect("the file can be written");
 }

@@ -30,7 +30,7 @@ fn scheduled_backups_survive_a_restart_and_failures_are_reported() {
     };
     let to = directory.path().join("scheduled");
     refuse(schedule(&["set", "--cron", "99 * * * *"]), "--cron");
-    refuse(schedule(&["set", "--cron", "@daily", "--to", "s3://bucket"]), "AWS_ACCESS_KEY_ID");
+    refuse(schedule(&["set", "--cron", "@daily", "--to", "s3://bucket"]), "--s3-credentials-file");
     succeed(schedule(&["set", "--name", "often", "--cron", "@every 1s", "--keep", "2", "--to", text(&to)]));
     eventually("retention has removed a backup", || {
         succeed(schedule(&["list"])).contains("often") && archives(&to).len() == 2

@@ -14,7 +14,7 @@ use base64::engine::general_purpose::{NO_PAD, URL_SAFE_NO_PAD};
 use corten_api::status::ErrorList;
 use corten_api::{Status, Str, Value, json};
 
-use super::node_view;
+use super::{history, node_view};
 use crate::cache::{Cache, Snapshot};
 use crate::call::Call;
 use crate::catalog::Served;
@@ -26,6 +26,9 @@ use crate::request::go_parse_error;
 use crate::respond::{self, Answer, ListMeta};
 
 pub(crate) async fn get(call: &Call) -> Result<Answer, Status> {
+    if history::is_wanted(call) {
+        return Box::pin(history::answer(call)).await;
+    }
     let wanted = call.wanted()?;
     let cache = cache(call)?;
     let revision = resource_version(call.query.text("resourceVersion")).map_err(|why| {
@@ -84,6 +87,9 @@ pub(crate) enum Position {
 }
 
 pub(crate) async fn list(call: &Call) -> Result<Answer, Status> {
+    if history::is_wanted(call) {
+        return Box::pin(history::answer(call)).await;
+    }
     let wanted = call.wanted_list()?;
     let (mut objects, list_meta) = select(call).await?;
     let view = node_view::of(call, &filter(call)?);

@@ -23,7 +23,7 @@ pub(crate) fn of(call: &Call, filter: &Filter) -> Option<View> {
     (is_pods && is_node(&call.user) && !limited).then_some(network)
 }
 
-fn is_node(user: &User) -> bool {
+pub(super) fn is_node(user: &User) -> bool {
     user.is_in("system:nodes")
 }
 

@@ -22,7 +22,7 @@ use super::{metrics, scheduler};
 /// The connections that are served at a time.
 const CONNECTIONS: usize = 16;
 
-/// What backups need of the server.
+/// The parts of the server that backups need.
 pub(crate) struct Settings {
     pub(crate) store: Store,
     pub(crate) data_dir: std::path::PathBuf,

@@ -111,6 +111,6 @@ impl DatastoreFlags {
     }
 }
 
-fn parse_interval(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_interval(text: &str) -> Result<Duration, String> {
     if matches!(text, "0" | "0s") { Ok(Duration::ZERO) } else { parse_duration(text) }
 }

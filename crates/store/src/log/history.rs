@@ -59,17 +59,17 @@ pub(crate) fn undo(
     Ok(entries)
 }
 
-struct Past<'a> {
-    generations: Vec<Arc<Generation>>,
+pub(super) struct Past<'a> {
+    pub(super) generations: Vec<Arc<Generation>>,
     sealing: &'a dyn Sealing,
 }
 
 impl<'a> Past<'a> {
-    fn of(generations: &'a Generations) -> Result<Past<'a>, Error> {
+    pub(super) fn of(generations: &'a Generations) -> Result<Past<'a>, Error> {
         Ok(Past { generations: generations.all()?, sealing: &*generations.sealing })
     }
 
-    fn opened(&self, entry: Option<Arc<Entry>>) -> Result<Option<Arc<Entry>>, Error> {
+    pub(super) fn opened(&self, entry: Option<Arc<Entry>>) -> Result<Option<Arc<Entry>>, Error> {
         entry.map(|entry| sealing::open(self.sealing, entry).map(|(entry, _)| entry)).transpose()
     }
 
@@ -107,16 +107,21 @@ impl<'a> Past<'a> {
         if previous == 0 {
             return Ok(None);
         }
+        match self.entry(key, previous)? {
+            Some(entry) => Ok(Some(entry)),
+            None => Err(Damage::Missing { key: key.into(), revision, previous }.into()),
+        }
+    }
+
+    /// The entry of a key that was put at a revision.
+    pub(super) fn entry(&self, key: &str, previous: Revision) -> Result<Option<Arc<Entry>>, Error> {
         let log = self.generations.iter().rev().find(|generation| generation.log.base < previous);
         let file = match log {
             Some(generation) => Some(&generation.log),
             None => self.generations.first().and_then(|generation| generation.snapshot.get()),
         };
         let found = file.map(|file| find(file, key, previous)).transpose()?.flatten();
-        match self.opened(found)? {
-            Some(entry) => Ok(Some(entry)),
-            None => Err(Damage::Missing { key: key.into(), revision, previous }.into()),
-        }
+        self.opened(found)
     }
 }
 

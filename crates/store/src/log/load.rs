@@ -264,7 +264,7 @@ impl<'a> Replay<'a> {
             }
             Record::LeaseEnd(id) => self.leases.set(id, None),
             Record::Compacted(revision) => self.compacted = self.compacted.max(revision),
-            Record::Write(_) | Record::End(_) => {}
+            Record::Write(_) | Record::End(_) | Record::Time(_) => {}
         }
     }
 }

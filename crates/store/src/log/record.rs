@@ -19,6 +19,7 @@ const END: u8 = 6;
 const KEYED_WRITE: u8 = 7;
 const KEYED_DELETION: u8 = 8;
 const KEYED_END: u8 = 9;
+const TIME: u8 = 10;
 
 /// One record, borrowed from its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub(super) enum Record<'a> {
     Compacted(Revision),
     /// The last record of a snapshot.
     End(Totals),
+    /// The time of the commit in milliseconds since 1970; the first record, if history is kept.
+    Time(u64),
 }
 
 /// One version of one key, or its deletion.
@@ -127,6 +130,7 @@ impl<'a> Record<'a> {
             Record::Lease { id, ttl_ms, expires_ms } => numbers(to, LEASE, &[id.0, *ttl_ms, *expires_ms]),
             Record::LeaseEnd(id) => numbers(to, LEASE_END, &[id.0]),
             Record::Compacted(revision) => numbers(to, COMPACTED, &[*revision]),
+            Record::Time(time) => numbers(to, TIME, &[*time]),
             Record::End(totals) => {
                 let (tag, digest) = totals.digest.tagged(END, KEYED_END);
                 numbers(to, tag, &[totals.revision, digest, totals.compacted, totals.last_lease]);
@@ -149,6 +153,7 @@ impl<'a> Record<'a> {
             }
             LEASE_END => Record::LeaseEnd(LeaseId(number(bytes)?)),
             COMPACTED => Record::Compacted(number(bytes)?),
+            TIME => Record::Time(number(bytes)?),
             END => Record::End(Totals::decode(Digest::OfRevisions, bytes)?),
             KEYED_END => Record::End(Totals::decode(Digest::OfKeys, bytes)?),
             _ => return None,
@@ -247,6 +252,7 @@ mod tests {
             Record::Lease { id: LeaseId(1), ttl_ms: 2, expires_ms: 3 },
             Record::LeaseEnd(LeaseId(1)),
             Record::Compacted(8),
+            Record::Time(1_700_000_000_000),
             Record::End(totals),
             Record::End(Totals { digest: old, ..totals }),
         ];

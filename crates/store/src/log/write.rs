@@ -5,6 +5,7 @@ use std::{error::Error as StdError, sync::Arc};
 use super::{
     frame::Builder,
     generations::{Generation, Generations},
+    past::now_ms,
     record::{Record, Write},
     spare::Spare,
 };
@@ -28,6 +29,8 @@ pub(crate) struct Engine {
     prepared: u64,
     /// The next log file.
     spare: Spare,
+    /// True if commits have their time.
+    has_times: bool,
 }
 
 impl Engine {
@@ -35,18 +38,22 @@ impl Engine {
         generations: Arc<Generations>,
         last: Revision,
         snapshot_bytes: u64,
+        has_times: bool,
     ) -> Result<Self, Error> {
         let generation = match generations.all()?.pop() {
             Some(generation) => generation,
             None => generations.begin(last)?,
         };
         let spare = generations.spare((snapshot_bytes / SEGMENTS).min(SEGMENT));
-        Ok(Engine { generations, generation, last, frame: Builder::default(), prepared: 0, spare })
+        Ok(Engine { generations, generation, last, frame: Builder::default(), prepared: 0, spare, has_times })
     }
 
     /// Makes the changes durable, all or none.
     pub(crate) fn commit(&mut self, changes: &Changes) -> Result<(), Error> {
         self.frame.clear();
+        if self.has_times {
+            self.frame.push(&Record::Time(now_ms()));
+        }
         for write in &changes.writes {
             self.frame.push(&Record::Write(Write::of(&write.event, write.digest, write.sealed.as_deref())));
         }
