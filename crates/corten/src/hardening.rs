@@ -14,7 +14,7 @@ const UMASK: u32 = 0o077;
 
 /// The entries of a data directory before or after the first start. The permissions of a directory with none of them, but
 /// with others, are never changed.
-const OURS: [&str; 11] = [
+const OURS: [&str; 12] = [
     "store",
     "pki",
     "encryption",
