@@ -173,7 +173,7 @@ async fn work(args: &Args) -> anyhow::Result<()> {
     let node = Node::start(credentials, options).await.context("cannot start the node")?;
     tracing::info!(node = name, server = args.server, "node started");
     node.spawn(joined.renew());
-    node.spawn(renew_serving_certificate(client, name, sans, second, node.serving.clone(), clock));
+    node.spawn(renew_serving_certificate(client, name, sans, second, node.tls.serving.clone(), clock));
     std::future::pending().await
 }
 

@@ -5,6 +5,7 @@
 
 mod agent;
 mod bench;
+mod certificate;
 mod component;
 mod controller_manager;
 mod datastore;
@@ -54,6 +55,8 @@ enum Command {
     ControllerManager(Box<controller_manager::Args>),
     /// Run only the scheduler, against any Kubernetes API server.
     Scheduler(scheduler::Args),
+    /// Show the certificates of a server, and replace them while it runs.
+    Certificate(certificate::Args),
     /// Show the encryption of Secrets in the datastore, and replace its keys.
     SecretsEncrypt(secrets_encrypt::Args),
     /// Move the objects of a cluster between datastores.
@@ -102,6 +105,7 @@ fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
         Command::Token(args) => token::run(args),
         Command::ControllerManager(args) => controller_manager::run(&args),
         Command::Scheduler(args) => scheduler::run(args),
+        Command::Certificate(args) => certificate::run(&args),
         Command::SecretsEncrypt(args) => secrets_encrypt::run(&args),
         Command::Datastore(args) => datastore::run(args),
         Command::Etcd(args) => etcd::run(&args),

@@ -2,6 +2,7 @@
 
 mod addons;
 mod authentication;
+mod certificates;
 mod datastore;
 mod encryption;
 mod joining;
@@ -10,19 +11,21 @@ pub(crate) mod node_network;
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, bail};
 use corten_apiserver::{
-    AdmissionPlugins, AuthorizationModes, EncryptionAtRest, Limits, Options, PortRange, RuntimeConfig,
-    ServiceRanges, TolerationSeconds, go_duration,
+    AdmissionPlugins, AuthorizationModes, EncryptionAtRest, Limits, Options, PortRange, Running,
+    RuntimeConfig, ServiceRanges, TolerationSeconds, go_duration,
 };
 use corten_base::Clock;
 use corten_client::Client;
 use corten_controllers::{LocalPathOptions, Reserved, SigningOptions};
 use corten_net::Cidr;
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
+use corten_reconcile::Manager;
 use corten_store::{Store, WorkerThreads};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
@@ -33,6 +36,7 @@ use crate::pod_network::PodNetworkFlags;
 use crate::stop_signals::StopSignals;
 use crate::{agent, etcd, hardening, kubeconfig};
 
+pub(crate) use certificates::AUTHORITIES_ANNOTATION;
 use joining::JoinSettings;
 pub(crate) use joining::{BOOTSTRAPPERS, NODE_SETTINGS};
 
@@ -236,6 +240,20 @@ impl Args {
         }
     }
 
+    /// Starts the controllers, the scheduler and simulated nodes.
+    fn start_controllers(&self, running: &Running, options: corten_controllers::Options) -> Manager {
+        let parts = Parts {
+            controllers: self.runs("controller-manager").then_some(options),
+            scheduler: self.runs("scheduler"),
+            simulated_nodes: self.simulated_nodes,
+        };
+        let controllers = controller_manager::start(running, parts);
+        if self.runs("dns") && self.runs("controller-manager") {
+            controllers.run(corten_dns::NodeEndpoints);
+        }
+        controllers
+    }
+
     /// The settings of the controllers.
     fn controller_options(&self, pki: &ServerPki) -> anyhow::Result<corten_controllers::Options> {
         let storage =
@@ -332,6 +350,10 @@ async fn serve(
     let controllers = args.controller_options(&pki)?;
     let node = args.runs_node().then(|| args.node_options(endpoint.map_or(host, |endpoint| endpoint.ip())));
     let authority = pki.authority.clone();
+    let (live, bundle) = (pki.live.clone(), pki.ca_pem.clone());
+    let pki_directory = data_dir.join("pki");
+    let sans = names_of_this_machine(&args);
+    let mut follower = certificates::Follower::new(&pki_directory, sans, &pki, Clock::real());
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,
@@ -357,8 +379,8 @@ async fn serve(
     let own_node = node.as_ref().map(|node| node.name.as_str());
     node_network::install(&administrator, &names, own_node).await;
     encryption::follow(encryption, store, administrator.clone(), data_dir)?;
-    joining::install(&administrator, &args.join_settings(endpoint.unwrap_or(advertised), authority.pem()))
-        .await;
+    let for_nodes = endpoint.unwrap_or(advertised);
+    joining::install(&administrator, &args.join_settings(for_nodes, &bundle)).await;
     addons::install(&administrator, |addon| args.runs(addon)).await;
     let kubeconfig = kubeconfig::record_admin_path(data_dir, args.write_kubeconfig.as_deref())?;
     write_kubeconfig(&kubeconfig, &credentials, KubeconfigNames::default())
@@ -369,28 +391,46 @@ async fn serve(
         "cluster is ready"
     );
     eprintln!("Try:  kubectl --kubeconfig {} get namespaces", kubeconfig.display());
-    let parts = Parts {
-        controllers: args.runs("controller-manager").then_some(controllers),
-        scheduler: args.runs("scheduler"),
-        simulated_nodes: args.simulated_nodes,
-    };
-    let controllers = controller_manager::start(&running, parts);
-    if args.runs("dns") && args.runs("controller-manager") {
-        controllers.run(corten_dns::NodeEndpoints);
-    }
+    let mut controllers = args.start_controllers(&running, controllers);
     let node = match node {
         Some(options) => {
-            let credentials = NodeCredentials::in_process(&running, &authority, &options)?;
-            let name = options.name.clone();
+            let credentials = NodeCredentials::in_process(&running, &authority, &bundle, &options)?;
+            let (name, sans) = (options.name.clone(), options.sans()?);
             let node = Node::start(credentials, options).await.context("cannot start the node")?;
             tracing::info!(node = name, "node started");
-            Some(node)
+            Some(certificates::OwnNode { name, sans, node })
         }
         None => None,
     };
-    stop.wait().await;
+    let mut user = certificates::User {
+        live,
+        trust: running.certificates(),
+        administrator,
+        kubeconfig,
+        server: credentials.server,
+        bundle,
+        node,
+    };
+    user.acknowledge();
+    let mut stopping = pin!(stop.wait());
+    loop {
+        let fresh = tokio::select! {
+            () = &mut stopping => break,
+            fresh = follower.next() => fresh,
+        };
+        let is_other_ca = user.use_certificates(&fresh, &args.authentication).await;
+        if is_other_ca {
+            match args.controller_options(&fresh) {
+                // Controllers publish the CAs, and sign with the current one.
+                Ok(options) => controllers = args.start_controllers(&running, options),
+                Err(err) => tracing::error!(%err, "cannot use the CA for controllers; restart the server"),
+            }
+            joining::install(&user.administrator, &args.join_settings(for_nodes, &fresh.ca_pem)).await;
+            user.acknowledge();
+        }
+    }
     tracing::info!("stopping");
-    drop(node);
+    drop(user);
     drop(controllers);
     drop(etcd);
     running.stop().await;
