@@ -23,6 +23,7 @@ use corten_auth::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use jiff::Timestamp;
+use parking_lot::RwLock;
 
 pub(crate) use cluster_trust::publish;
 pub use options::{AuthenticationOptions, ServiceAccountOptions};
@@ -45,7 +46,7 @@ pub(crate) struct Authentication {
     standard_proxy: FrontProxy,
     tokens: Tokens,
     pub(crate) issuer: Issuer,
-    trust: cluster_trust::Trust,
+    trust: RwLock<cluster_trust::Trust>,
 }
 
 /// The issuer of service-account tokens.
@@ -69,8 +70,13 @@ enum Bearer<'a> {
 }
 
 impl Authentication {
+    /// Publishes these CAs of clients from now on.
+    pub(crate) fn replace_trust(&self, client_ca: &str, retired: &str) {
+        self.trust.write().replace(client_ca, retired);
+    }
+
     pub(crate) fn new(options: AuthenticationOptions) -> Authentication {
-        let trust = cluster_trust::Trust::of(&options);
+        let trust = RwLock::new(cluster_trust::Trust::of(&options));
         let AuthenticationOptions { service_accounts, front_proxy, anonymous, .. } = options;
         let audiences = match options.api_audiences.is_empty() {
             true => service_accounts.issuers.clone(),

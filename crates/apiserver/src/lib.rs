@@ -173,6 +173,21 @@ pub struct Running {
     scraper: Option<tokio::task::JoinHandle<()>>,
 }
 
+/// The CAs that a running server trusts.
+#[derive(Clone)]
+pub struct Certificates(Arc<Server>);
+
+impl Certificates {
+    /// Trusts these CAs of client certificates from now on, and publishes them. If a CA is `retired`, connections are closed when
+    /// they are idle, so that their certificates are verified again.
+    pub async fn trust(&self, bundle: &str, retired: &str, closes: bool) -> Result<(), String> {
+        let Certificates(server) = self;
+        server.client_certificates.trust(bundle, closes).map_err(|error| error.to_string())?;
+        server.backend.authentication.replace_trust(bundle, retired);
+        authentication::publish(server).await
+    }
+}
+
 /// Loads the stored objects, creates the bootstrap objects and starts to serve.
 pub async fn start(options: Options) -> Result<Running, StartError> {
     let (config, client_certificates) =
@@ -239,6 +254,11 @@ impl Running {
         render: impl Fn(&mut corten_serving::metrics::Exposition) + Send + Sync + 'static,
     ) {
         self.server.metrics.more.lock().push(Box::new(render));
+    }
+
+    /// The server's certificates and trust, to be replaced while it runs.
+    pub fn certificates(&self) -> Certificates {
+        Certificates(self.server.clone())
     }
 
     /// Stops accepting requests, waits for those in flight, and closes the store.

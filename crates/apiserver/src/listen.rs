@@ -85,13 +85,15 @@ async fn connection(
     };
     // One allocation, rather than a copy in every future it passes through.
     let stream = Box::new(stream);
+    // Before the certificate is verified, so that no change in between is missed.
+    let distrusted = server.client_certificates.distrusted.subscribe();
     let (socket, session) = stream.get_ref();
     let remote = socket.peer_addr().ok().map(|remote| remote.ip());
     let peer = server.client_certificates.peer(session.peer_certificates(), remote);
     let h2 = session.alpn_protocol() == Some(b"h2");
     let course = Arc::new(Course::default());
     let service = Requests { server, peer: Arc::new(peer), remote, course: course.clone() };
-    let (io, end) = (TokioIo::new(stream), End { stop, course });
+    let (io, end) = (TokioIo::new(stream), End { stop, distrusted, course });
     // Each on the heap of its own: an idle connection does not hold the memory of the other protocol.
     let ended =
         if h2 { Box::pin(http2(io, service, end)).await } else { Box::pin(http1(io, service, end)).await };
@@ -125,11 +127,13 @@ struct Course {
 /// The reasons to close a connection that do not come from its peer.
 struct End {
     stop: watch::Receiver<bool>,
+    /// Changes when certificates have to be verified again, on a new connection.
+    distrusted: watch::Receiver<()>,
     course: Arc<Course>,
 }
 
 enum Why {
-    /// The server stops, or the peer is not authenticated: requests in flight are finished.
+    /// The server stops, a CA is not trusted any more, or the peer is not authenticated: requests in flight are finished.
     Over,
     /// No request arrived in time.
     Unused,
@@ -137,20 +141,22 @@ enum Why {
 
 impl End {
     async fn wait(&mut self) -> Why {
-        let first = tokio::time::timeout(FIRST_REQUEST, Self::over(&mut self.stop, &self.course));
+        let Self { stop, distrusted, course } = self;
+        let first = tokio::time::timeout(FIRST_REQUEST, Self::over(stop, distrusted, course));
         match Box::pin(first).await {
             Ok(()) => Why::Over,
-            Err(_) if !self.course.used.load(Ordering::Relaxed) => Why::Unused,
+            Err(_) if !course.used.load(Ordering::Relaxed) => Why::Unused,
             Err(_) => {
-                Self::over(&mut self.stop, &self.course).await;
+                Self::over(stop, distrusted, course).await;
                 Why::Over
             }
         }
     }
 
-    async fn over(stop: &mut watch::Receiver<bool>, course: &Course) {
+    async fn over(stop: &mut watch::Receiver<bool>, distrusted: &mut watch::Receiver<()>, course: &Course) {
         tokio::select! {
             () = stopped(stop) => {}
+            Ok(()) = distrusted.changed() => {}
             () = course.disbelieved.notified() => {}
         }
     }
@@ -247,7 +253,8 @@ mod tests {
     fn end() -> (End, Arc<Course>, watch::Sender<bool>) {
         let (sender, stop) = watch::channel(false);
         let course = Arc::new(Course::default());
-        (End { stop, course: course.clone() }, course, sender)
+        let distrusted = watch::Sender::new(()).subscribe();
+        (End { stop, distrusted, course: course.clone() }, course, sender)
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,20 +7,21 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use corten_auth::authentication::FrontProxy;
-use corten_pki::{AcceptAnyCertificate, ServerPki};
+use corten_pki::{AcceptAnyCertificate, LiveAuthorities, ServerPki};
 use jiff::Timestamp;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{Error, RootCertStore, ServerConfig};
+use tokio::sync::watch;
 
 use crate::authentication::{AuthenticationOptions, Certificate, Peer, certified};
 
 /// A failure to configure TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    #[error("CA bundle of {whose} is not PEM")]
+    #[error("cannot read CA bundle of {whose}")]
     Pem {
         whose: &'static str,
         #[source]
@@ -37,9 +38,10 @@ pub enum TlsError {
 }
 
 /// The verifiers of client certificates.
-#[derive(Clone)]
 pub(crate) struct ClientCertificates {
-    clients: Arc<dyn ClientCertVerifier>,
+    clients: LiveAuthorities,
+    /// Signalled when a CA is not trusted any more: connections whose certificates it signed are closed.
+    pub(crate) distrusted: watch::Sender<()>,
     /// The verifier and names of front proxies; `None` without a CA for them.
     proxies: Option<(Arc<dyn ClientCertVerifier>, FrontProxy)>,
 }
@@ -54,16 +56,28 @@ impl ClientCertificates {
             return Peer::Certificate(Certificate::invalid());
         };
         let now = UnixTime::now();
-        let verifies = |verifier: &Arc<dyn ClientCertVerifier>| {
-            verifier.verify_client_cert(leaf, intermediates, now).is_ok()
-        };
+        let verifies =
+            |verifier: &dyn ClientCertVerifier| verifier.verify_client_cert(leaf, intermediates, now).is_ok();
         let is_proxy = self
             .proxies
             .as_ref()
-            .is_some_and(|(verifier, proxy)| verifies(verifier) && proxy.allows(&identity.common_name));
+            .is_some_and(|(verifier, proxy)| verifies(&**verifier) && proxy.allows(&identity.common_name));
         let user = certified(&identity, leaf, remote).filter(|_| verifies(&self.clients)).map(Arc::new);
         let expires = identity.not_after.try_into().unwrap_or(Timestamp::MIN);
         Peer::Certificate(Certificate { user, is_proxy, expires })
+    }
+}
+
+impl ClientCertificates {
+    /// Trusts these CAs of clients, and no others. With `closes`, connections are closed when they are idle, because a CA is not
+    /// trusted any more.
+    pub(crate) fn trust(&self, bundle: &str, closes: bool) -> Result<(), TlsError> {
+        let unusable = |source| TlsError::Pem { whose: "clients", source };
+        self.clients.replace(bundle).map_err(unusable)?;
+        if closes {
+            self.distrusted.send_replace(());
+        }
+        Ok(())
     }
 }
 
@@ -73,7 +87,8 @@ pub(crate) fn configure(
     options: &AuthenticationOptions,
 ) -> Result<(ServerConfig, ClientCertificates), TlsError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let clients = verifier(&provider, "clients", &options.client_ca_pem)?;
+    let clients = LiveAuthorities::new(&options.client_ca_pem)
+        .map_err(|source| TlsError::Pem { whose: "clients", source })?;
     let proxies = match options.front_proxy_ca_pem.as_str() {
         "" => None,
         pem => Some((verifier(&provider, "front proxies", pem)?, options.front_proxy.clone())),
@@ -82,7 +97,8 @@ pub(crate) fn configure(
     let mut config = server_config(provider, Arc::new(any), pki).map_err(TlsError::Serving)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config.send_tls13_tickets = 1;
-    Ok((config, ClientCertificates { clients, proxies }))
+    let distrusted = watch::Sender::new(());
+    Ok((config, ClientCertificates { clients, distrusted, proxies }))
 }
 
 /// A verifier of client certificates that one of some CAs signed.
@@ -104,8 +120,9 @@ fn server_config(
     verifier: Arc<AcceptAnyCertificate>,
     pki: &ServerPki,
 ) -> Result<ServerConfig, Error> {
-    ServerConfig::builder_with_provider(provider)
+    let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(pki.serving_chain.clone(), pki.serving_key.clone_key())
+        .with_cert_resolver(Arc::new(pki.live.serving.clone()));
+    Ok(config)
 }

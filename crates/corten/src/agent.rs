@@ -180,7 +180,7 @@ async fn work(args: &Args) -> anyhow::Result<()> {
     tracing::info!(node = name, server = args.server.join(","), "node started");
     node.spawn(joined.renew());
     node.spawn(servers::follow(servers, node.caches().clone(), folder));
-    node.spawn(renew_serving_certificate(client, name, sans, second, node.serving.clone(), clock));
+    node.spawn(renew_serving_certificate(client, name, sans, second, node.tls.serving.clone(), clock));
     std::future::pending().await
 }
 

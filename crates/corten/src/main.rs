@@ -6,6 +6,7 @@
 mod agent;
 mod backup;
 mod bench;
+mod certificate;
 mod component;
 mod controller_manager;
 mod datastore;
@@ -68,6 +69,8 @@ enum Command {
     Scheduler(scheduler::Args),
     /// Make, list, schedule and restore backups of a cluster.
     Backup(Box<backup::Args>),
+    /// Show the certificates of a server, and replace them while it runs.
+    Certificate(certificate::Args),
     /// Show the encryption of Secrets in the datastore, and replace its keys.
     SecretsEncrypt(secrets_encrypt::Args),
     /// List every change of an object.
@@ -129,6 +132,7 @@ fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
         Command::ControllerManager(args) => controller_manager::run(&args),
         Command::Scheduler(args) => scheduler::run(args),
         Command::Backup(args) => backup::run(*args),
+        Command::Certificate(args) => certificate::run(&args),
         Command::SecretsEncrypt(args) => secrets_encrypt::run(&args),
         Command::History(args) => history::history(&args),
         Command::Show(args) => history::show(&args),

@@ -23,7 +23,7 @@ use corten_kubelet::server::ServingCertificate;
 use corten_kubelet::{NodeOptions as KubeletNode, Options, Parts, server};
 use corten_net::Across;
 use corten_net::peers::Between;
-use corten_pki::{Authority, IssuedCert, LeafRequest, LeafUsage, Sans};
+use corten_pki::{Authority, IssuedCert, LeafRequest, LeafUsage, LiveAuthorities, Sans};
 use corten_reconcile::Manager;
 
 use crate::dns::{self, DnsOptions};
@@ -110,22 +110,27 @@ impl NodeCredentials {
     pub(crate) fn in_process(
         server: &Running,
         authority: &Authority,
+        client_ca_pem: &str,
         options: &NodeOptions,
     ) -> anyhow::Result<NodeCredentials> {
         let user = user_name(&options.name);
-        let sans = options.sans()?;
-        let request = LeafRequest {
-            common_name: user.clone(),
-            organization: Some(NODES_GROUP.to_owned()),
-            sans,
-            usage: LeafUsage::Server,
-        };
-        let certificate =
-            authority.issue(&request, SystemTime::now()).context("cannot issue the node's certificates")?;
+        let certificate = authority
+            .issue(&serving_request(&options.name, options.sans()?), SystemTime::now())
+            .context("cannot issue the node's certificates")?;
         let node = Client::new(server.transport(&user, &[NODES_GROUP]), KUBELET_AGENT);
         let proxy = Client::new(server.transport(proxy::USER, &[]), proxy::AGENT);
-        let client_ca_pem = authority.pem().to_owned();
+        let client_ca_pem = client_ca_pem.to_owned();
         Ok(NodeCredentials { node, proxy: Some(proxy), certificate, client_ca_pem })
+    }
+}
+
+/// The serving certificate of a node's kubelet.
+pub(crate) fn serving_request(node: &str, sans: Sans) -> LeafRequest {
+    LeafRequest {
+        common_name: user_name(node),
+        organization: Some(NODES_GROUP.to_owned()),
+        sans,
+        usage: LeafUsage::Server,
     }
 }
 
@@ -139,8 +144,16 @@ pub(crate) struct Node {
     manager: Manager,
     /// The proxy's own, if it has credentials of its own.
     _proxy: Option<Manager>,
-    /// The kubelet's serving certificate, which can be replaced.
+    /// The kubelet's certificate and CAs, which can be replaced.
+    pub(crate) tls: KubeletTls,
+}
+
+/// The certificate and the CAs of the kubelet's API.
+#[derive(Clone)]
+pub(crate) struct KubeletTls {
     pub(crate) serving: ServingCertificate,
+    /// The CAs of clients.
+    pub(crate) authorities: Option<LiveAuthorities>,
 }
 
 impl Node {
@@ -150,12 +163,12 @@ impl Node {
         let manager = manager_of(&credentials.node, &clock);
         let (name, kind, mode) = (options.name.clone(), options.pod_network.kind(), options.flags.proxy_mode);
         let (has_proxy, proxy_client) = (options.proxy, credentials.proxy.clone());
-        let serving = start_kubelet(&manager, credentials, options, clock.clone()).await?;
+        let tls = start_kubelet(&manager, credentials, options, clock.clone()).await?;
         let proxy_manager = proxy_client.filter(|_| has_proxy).map(|client| manager_of(&client, &clock));
         if has_proxy {
             proxy::start(proxy_manager.as_ref().unwrap_or(&manager), &name, kind, mode)?;
         }
-        Ok(Node { manager, _proxy: proxy_manager, serving })
+        Ok(Node { manager, _proxy: proxy_manager, tls })
     }
 
     /// The caches of the node's client.
@@ -175,13 +188,13 @@ pub(crate) fn manager_of(client: &Client, clock: &Clock) -> Manager {
     Manager::new(client.clone(), Box::new(move |_| same.clone()), clock.clone())
 }
 
-/// Starts the kubelet, and what its pods need of the network. Returns the kubelet's serving certificate.
+/// Starts the kubelet, and what its pods need of the network. Returns what its API is served with.
 async fn start_kubelet(
     manager: &Manager,
     credentials: NodeCredentials,
     options: NodeOptions,
     clock: Clock,
-) -> anyhow::Result<ServingCertificate> {
+) -> anyhow::Result<KubeletTls> {
     let containers = match &options.flags.container_runtime_endpoint {
         Some(endpoint) => runtime::remote(endpoint, options.flags.image_service_endpoint.as_deref())?,
         None => {
@@ -204,7 +217,7 @@ async fn start_kubelet(
     let api = server::bind(&api)
         .await
         .context("cannot serve the kubelet's API (--kubelet-port 0 picks a free port)")?;
-    let serving = api.serving_certificate();
+    let tls = KubeletTls { serving: api.serving_certificate(), authorities: api.client_authorities() };
     let dns_options = DnsOptions {
         addresses: options.cluster_dns.clone(),
         domain: options.cluster_domain.clone(),
@@ -238,7 +251,7 @@ async fn start_kubelet(
             tracing::error!(%err, "kubelet stopped");
         }
     });
-    Ok(serving)
+    Ok(tls)
 }
 
 /// The network of the node's pods. The built-in one learns the pod CIDRs of other nodes from their Node objects.

@@ -3,6 +3,7 @@
 mod addons;
 mod addresses;
 mod authentication;
+mod certificates;
 mod datastore;
 mod encryption;
 mod joining;
@@ -17,8 +18,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, bail};
 use corten_apiserver::{
-    AdmissionPlugins, AuthorizationModes, EncryptionAtRest, Limits, Options, PortRange, RuntimeConfig,
-    ServiceRanges, TolerationSeconds, go_duration,
+    AdmissionPlugins, AuthorizationModes, EncryptionAtRest, Limits, Options, PortRange, Running,
+    RuntimeConfig, ServiceRanges, TolerationSeconds, go_duration,
 };
 use corten_base::Clock;
 use corten_client::Client;
@@ -30,7 +31,7 @@ use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
 use crate::component::ElectionFlags;
-use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Elections, Parts};
+use crate::controller_manager::{self, AddressDefaults, Components, ControllerFlags, Elections, Parts};
 use crate::etcd_member::{Member, MemberFlags};
 use crate::node::{self, AgentFlags, Node, NodeCredentials, NodeOptions, network_policy};
 use crate::pod_network::PodNetworkFlags;
@@ -40,6 +41,7 @@ use crate::{agent, backup, etcd, hardening, kubeconfig};
 
 pub(crate) use addresses::outward_address;
 use addresses::{endpoint_address, names_of_this_machine, parse_host};
+pub(crate) use certificates::AUTHORITIES_ANNOTATION;
 pub(crate) use datastore::DatastoreFlags;
 use joining::JoinSettings;
 pub(crate) use joining::{BOOTSTRAPPERS, NODE_SETTINGS};
@@ -281,6 +283,26 @@ impl Args {
         }
     }
 
+    /// Starts the controllers, the scheduler and simulated nodes.
+    fn start_components(
+        &self,
+        running: &Running,
+        options: corten_controllers::Options,
+        is_shared: bool,
+    ) -> anyhow::Result<Components> {
+        let controllers = self.runs("controller-manager").then_some(options);
+        let networks_assigned = controllers.as_ref().is_some_and(|options| options.node_ipam.is_some());
+        let simulated = corten_simulator::Options { nodes: self.simulated_nodes, networks_assigned };
+        let parts = Parts {
+            controllers,
+            dns: self.runs("dns"),
+            scheduler: self.runs("scheduler"),
+            simulated: (self.simulated_nodes > 0).then_some(simulated),
+        };
+        let elections = Elections::of(&self.elections)?.filter(|_| self.elections.applies(is_shared));
+        Ok(controller_manager::start(running, parts, elections))
+    }
+
     /// The settings of the controllers.
     fn controller_options(&self, pki: &ServerPki) -> anyhow::Result<corten_controllers::Options> {
         let storage =
@@ -395,6 +417,10 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
     let node = args.runs_node().then(|| args.node_options(endpoint.map_or(host, |endpoint| endpoint.ip())));
     let authority = pki.authority.clone();
     let joins = Joins::new(&pki, &flags, store.clone(), args.join_sources(member.as_ref()));
+    let (live, bundle) = (pki.live.clone(), pki.ca_pem.clone());
+    let pki_directory = data_dir.join("pki");
+    let sans = names_of_this_machine(&args);
+    let mut follower = certificates::Follower::new(&pki_directory, sans, &pki, Clock::real());
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,
@@ -422,8 +448,8 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
     let names = if args.runs("dns") { args.cluster_dns() } else { Vec::new() };
     node_network::install(&administrator, &names, &args.node_name(), node.is_some()).await;
     encryption::follow(encryption, store.clone(), administrator.clone(), data_dir)?;
-    joining::install(&administrator, &args.join_settings(endpoint.unwrap_or(advertised), authority.pem()))
-        .await;
+    let for_nodes = endpoint.unwrap_or(advertised);
+    joining::install(&administrator, &args.join_settings(for_nodes, &bundle)).await;
     addons::install(&administrator, |addon| args.runs(addon)).await;
     let kubeconfig = kubeconfig::record_admin_path(data_dir, args.write_kubeconfig.as_deref())?;
     write_kubeconfig(&kubeconfig, &credentials, KubeconfigNames::default())
@@ -434,17 +460,7 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
         "cluster is ready"
     );
     eprintln!("Try:  kubectl --kubeconfig {} get namespaces", kubeconfig.display());
-    let controllers = args.runs("controller-manager").then_some(controllers);
-    let networks_assigned = controllers.as_ref().is_some_and(|options| options.node_ipam.is_some());
-    let simulated = corten_simulator::Options { nodes: args.simulated_nodes, networks_assigned };
-    let parts = Parts {
-        controllers,
-        dns: args.runs("dns"),
-        scheduler: args.runs("scheduler"),
-        simulated: (args.simulated_nodes > 0).then_some(simulated),
-    };
-    let elections = Elections::of(&args.elections)?.filter(|_| args.elections.applies(is_shared));
-    let components = controller_manager::start(&running, parts, elections);
+    let mut components = args.start_components(&running, controllers, is_shared)?;
     let backups = backup::Backups::start(backup::Settings {
         store: store.clone(),
         data_dir: data_dir.clone(),
@@ -454,17 +470,46 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
     running.add_metrics(backups.metrics());
     let node = match node {
         Some(options) => {
-            let credentials = NodeCredentials::in_process(&running, &authority, &options)?;
-            let name = options.name.clone();
+            let credentials = NodeCredentials::in_process(&running, &authority, &bundle, &options)?;
+            let (name, sans) = (options.name.clone(), options.sans()?);
             let node = Node::start(credentials, options).await.context("cannot start the node")?;
             tracing::info!(node = name, "node started");
-            Some(node)
+            Some(certificates::OwnNode { name, sans, node })
         }
         None => None,
     };
-    let stopped = stop.wait_unless_failed(&store).await;
+    let mut user = certificates::User {
+        live,
+        trust: running.certificates(),
+        administrator,
+        kubeconfig,
+        server: credentials.server,
+        bundle,
+        node,
+    };
+    user.acknowledge();
+    let mut stopping = Box::pin(stop.wait_unless_failed(&store));
+    let stopped = loop {
+        let fresh = tokio::select! {
+            stopped = &mut stopping => break stopped,
+            fresh = follower.next() => fresh,
+        };
+        let is_other_ca = user.use_certificates(&fresh, &args.authentication).await;
+        if is_other_ca {
+            // Controllers publish the CAs, and sign with the current one.
+            let started = args
+                .controller_options(&fresh)
+                .and_then(|options| args.start_components(&running, options, is_shared));
+            match started {
+                Ok(started) => std::mem::replace(&mut components, started).stop().await,
+                Err(err) => tracing::error!(%err, "cannot use the CA for controllers; restart the server"),
+            }
+            joining::install(&user.administrator, &args.join_settings(for_nodes, &fresh.ca_pem)).await;
+            user.acknowledge();
+        }
+    };
     tracing::info!("stopping");
-    drop((node, backups));
+    drop((stopping, user, backups));
     components.stop().await;
     drop((etcd, store));
     running.stop().await;

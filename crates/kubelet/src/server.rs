@@ -3,7 +3,6 @@
 //! Every request is authenticated and authorized before it is handled; see `access`.
 
 mod access;
-mod certificate;
 mod exec;
 #[doc(hidden)]
 pub mod fuzz;
@@ -27,13 +26,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corten_pki::IssuedCert;
-use rustls::server::danger::ClientCertVerifier;
+use corten_pki::{IssuedCert, LiveAuthorities};
 use tokio::net::TcpListener;
 
 use crate::kubelet::Kubelet;
 
-pub use certificate::ServingCertificate;
+pub use corten_pki::LiveCertificate as ServingCertificate;
 
 /// The settings of the kubelet's API.
 pub struct Options {
@@ -95,9 +93,6 @@ pub enum Error {
     /// TLS could not be configured.
     #[error("cannot configure TLS of the kubelet API")]
     Tls(#[source] rustls::Error),
-    /// The client authorities cannot be used.
-    #[error("cannot use the client certificate authorities")]
-    Authorities(#[source] rustls::server::VerifierBuilderError),
 }
 
 /// The bound listeners of the API, which do not accept connections yet.
@@ -105,7 +100,7 @@ pub struct Bound {
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
     shown: ServingCertificate,
-    clients: Option<Arc<dyn ClientCertVerifier>>,
+    clients: Option<LiveAuthorities>,
     trust: Trust,
     health: Option<TcpListener>,
     read_only: Option<TcpListener>,
@@ -140,6 +135,11 @@ impl Bound {
     /// The serving certificate, which can be replaced before it expires.
     pub fn serving_certificate(&self) -> ServingCertificate {
         self.shown.clone()
+    }
+
+    /// The CAs of clients, which can be replaced; `None` if client certificates are not accepted.
+    pub fn client_authorities(&self) -> Option<LiveAuthorities> {
+        self.clients.clone()
     }
 
     /// Serves the API until the future is dropped.

@@ -18,6 +18,8 @@ use x509_parser::certificate::X509Certificate;
 use crate::files::{self, Access};
 use crate::{Error, Result};
 
+/// The name of the cluster's first CA.
+pub(crate) const CLUSTER: &str = "kubernetes";
 const LIFETIME: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// Certificates are valid from a little before they are made, for clients whose clock is behind.
 pub(crate) const CLOCK_SKEW: Duration = Duration::from_secs(300);
@@ -123,7 +125,25 @@ impl Authority {
     }
 }
 
-fn self_sign(common_name: &str, key: &KeyPair, now: SystemTime) -> Result<String> {
+pub(crate) fn self_sign(common_name: &str, key: &KeyPair, now: SystemTime) -> Result<String> {
+    let signed = parameters(common_name, now)?.self_signed(key);
+    Ok(signed.map_err(Error::crypto("sign the authority's certificate"))?.pem())
+}
+
+/// The certificate of another authority's key, signed by this one.
+pub(crate) fn cross_sign(
+    common_name: &str,
+    key: &KeyPair,
+    by: &Authority,
+    now: SystemTime,
+) -> Result<String> {
+    let mut params = parameters(common_name, now)?;
+    params.not_after = params.not_after.min(by.not_after);
+    let signed = params.signed_by(key, &by.issuer);
+    Ok(signed.map_err(Error::crypto("sign the authority's certificate"))?.pem())
+}
+
+fn parameters(common_name: &str, now: SystemTime) -> Result<CertificateParams> {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, common_name);
@@ -136,7 +156,7 @@ fn self_sign(common_name: &str, key: &KeyPair, now: SystemTime) -> Result<String
     ];
     params.not_before = date(now - CLOCK_SKEW)?;
     params.not_after = date(now + LIFETIME)?;
-    Ok(params.self_signed(key).map_err(Error::crypto("sign the authority's certificate"))?.pem())
+    Ok(params)
 }
 
 pub(crate) fn generate_key() -> Result<KeyPair> {

@@ -48,6 +48,9 @@ pub enum Error {
     /// Text that is not a certificate signing request.
     #[error("{0}")]
     NotARequest(String),
+    /// A certificate and key that TLS cannot use.
+    #[error("cannot use certificate")]
+    Tls(#[source] rustls::Error),
     /// An authority whose own certificate has expired.
     #[error("the signer has expired: NotAfter={0}")]
     SignerExpired(String),

@@ -157,6 +157,18 @@ impl Authority {
     }
 }
 
+/// The first time at which one of these certificates is to be renewed.
+pub(crate) fn renewal_of<'c>(leaves: impl IntoIterator<Item = &'c IssuedCert>) -> Result<SystemTime> {
+    let mut first: Option<SystemTime> = None;
+    for leaf in leaves {
+        let chain = leaf.chain()?;
+        let der = chain.first().ok_or_else(|| Error::NotACertificate("it is empty".to_owned()))?;
+        let due = identity_of(der)?.not_after - RENEW_BEFORE;
+        first = Some(first.map_or(due, |first| first.min(due)));
+    }
+    Ok(first.unwrap_or(SystemTime::UNIX_EPOCH))
+}
+
 pub(crate) fn alternative_names(sans: &Sans) -> Result<Vec<SanType>> {
     let mut all = Vec::with_capacity(sans.names.len() + sans.addresses.len());
     for name in &sans.names {

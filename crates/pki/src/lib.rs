@@ -4,8 +4,9 @@
 //! made again, what is good is reused, so that a second start changes nothing.
 //!
 //! Invariants:
-//! - A certificate authority or the service-account key is never replaced once it exists: every client and
-//!   every token depends on it. If it is unusable, the caller gets an [`Error`] that names the file.
+//! - A certificate authority or the service-account key is never replaced once it exists, except by the steps of
+//!   [`RolloverStage`]: every client and every token depends on it. If it is unusable, the caller gets an [`Error`] that
+//!   names the file.
 //! - Leaf certificates are replaced freely; each new one gets a new key.
 //! - A file appears whole or not at all, and private keys are readable by their owner only.
 //!
@@ -22,9 +23,11 @@ mod files;
 mod identity;
 mod kubeconfig;
 mod leaf;
+mod live;
 mod pem;
 mod proof;
 mod request;
+mod rollover;
 mod sans;
 mod server;
 mod shared;
@@ -41,11 +44,13 @@ pub use kubeconfig::{
     Credentials, KubeconfigNames, authority_in_kubeconfig, kubeconfig, parse_kubeconfig, write_kubeconfig,
 };
 pub use leaf::{IssuedCert, LeafRequest, LeafUsage};
-pub use pem::{pem_certificates, to_pem};
+pub use live::{LiveAuthorities, LiveCertificate};
+pub use pem::{pem_certificates, pem_texts, to_pem};
 pub use proof::{KeyKind, Proof, prove};
 pub use request::{CertificateRequest, RequestedSubject, requested_subject};
+pub use rollover::{RolloverStage, begin_rollover, finish_rollover, switch_authority};
 pub use sans::Sans;
-pub use server::ServerPki;
+pub use server::{LiveCertificates, ServerPki, trusted_authorities};
 pub use shared::{install_shared_files, shared_files};
 pub use sign::SigningPolicy;
 pub use signing_request::{SigningRequest, signing_request};

@@ -14,6 +14,19 @@ pub fn pem_certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>> {
         .collect()
 }
 
+/// Every certificate of a PEM text, as its own text.
+pub fn pem_texts(pem: &str) -> impl Iterator<Item = &str> {
+    const END: &str = "-----END CERTIFICATE-----";
+    pem.split_inclusive(END).filter_map(move |part| {
+        let start = part.find("-----BEGIN CERTIFICATE-----")?;
+        // The line break after the end belongs to the text that was joined.
+        let from = part.as_ptr() as usize - pem.as_ptr() as usize;
+        let rest = &pem[from + part.len()..];
+        let breaks = if rest.starts_with("\r\n") { 2 } else { usize::from(rest.starts_with('\n')) };
+        part.ends_with(END).then(|| &pem[from + start..from + part.len() + breaks])
+    })
+}
+
 /// A certificate in PEM.
 pub fn to_pem(certificate: &[u8]) -> String {
     let text = STANDARD.encode(certificate);
@@ -43,5 +56,9 @@ mod tests {
         assert_eq!(read, [CertificateDer::from(one), CertificateDer::from(two)]);
         assert!(pem_certificates("-----BEGIN CERTIFICATE-----\n").is_err());
         assert!(pem_certificates("").unwrap().is_empty());
+        assert_eq!(pem_texts(&text).collect::<Vec<_>>(), [to_pem(&vec![7; 100]), to_pem(&vec![9; 48])]);
+        let others = format!("# one\n{}", text.replace('\n', "\r\n"));
+        assert_eq!(pem_texts(&others).collect::<String>(), text.replace('\n', "\r\n"));
+        assert_eq!(pem_texts("-----BEGIN CERTIFICATE-----\n").count(), 0);
     }
 }

@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use corten_api::{Str, Value};
 use corten_auth::User;
-use corten_pki::{AcceptAnyCertificate, BundleVerifier, IssuedCert, ServerPki};
+use corten_pki::{AcceptAnyCertificate, BundleVerifier, LiveCertificate, ServerPki};
 use http::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty, Limited};
@@ -52,15 +52,13 @@ pub(super) const FORWARDED_BY: HeaderName = HeaderName::from_static("via");
 /// A failure to use the front proxy's client certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum FrontProxyError {
-    #[error("front proxy client certificate is not PEM")]
-    Pem(#[source] corten_pki::Error),
     #[error("cannot use front proxy client certificate")]
     Certificate(#[source] rustls::Error),
 }
 
 /// The credentials of this server as a front proxy.
 pub(super) struct FrontProxyClient {
-    certificate: IssuedCert,
+    certificate: LiveCertificate,
     /// Distinguishes this server in `Via` headers.
     id: HeaderValue,
 }
@@ -117,7 +115,7 @@ pub(super) struct Fetch<'a> {
 
 impl FrontProxyClient {
     pub(super) fn new(pki: &ServerPki) -> Result<FrontProxyClient, FrontProxyError> {
-        let certificate = pki.front_proxy_client.clone();
+        let certificate = pki.live.front_proxy_client.clone();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         // Checked now: an APIService could not be served later.
         config(&certificate, Arc::new(AcceptAnyCertificate::new(&provider)), &provider)?;
@@ -165,20 +163,16 @@ impl FrontProxyClient {
 }
 
 fn config(
-    certificate: &IssuedCert,
+    certificate: &LiveCertificate,
     verifier: Arc<dyn ServerCertVerifier>,
     provider: &Arc<CryptoProvider>,
 ) -> Result<ClientConfig, FrontProxyError> {
-    ClientConfig::builder_with_provider(provider.clone())
+    let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(FrontProxyError::Certificate)?
         .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_client_auth_cert(
-            certificate.chain().map_err(FrontProxyError::Pem)?,
-            certificate.key().map_err(FrontProxyError::Pem)?,
-        )
-        .map_err(FrontProxyError::Certificate)
+        .with_custom_certificate_verifier(verifier);
+    Ok(builder.with_client_cert_resolver(Arc::new(certificate.clone())))
 }
 
 /// The verifier of servers with the CAs of a bundle, or with those of the system without one.

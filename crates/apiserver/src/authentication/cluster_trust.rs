@@ -25,16 +25,26 @@ const ATTEMPTS: usize = 5;
 const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
 /// The CAs and front-proxy headers that this server trusts.
+#[derive(Clone)]
 pub(super) struct Trust {
     client_ca: String,
+    /// CAs that are not trusted any more.
+    retired: String,
     proxy_ca: String,
     proxy: FrontProxy,
 }
 
 impl Trust {
+    /// Publishes these CAs of clients from now on.
+    pub(super) fn replace(&mut self, client_ca: &str, retired: &str) {
+        client_ca.clone_into(&mut self.client_ca);
+        retired.clone_into(&mut self.retired);
+    }
+
     pub(super) fn of(options: &AuthenticationOptions) -> Trust {
         Trust {
             client_ca: options.client_ca_pem.clone(),
+            retired: options.retired_ca_pem.clone(),
             proxy_ca: options.front_proxy_ca_pem.clone(),
             proxy: options.front_proxy.clone(),
         }
@@ -45,11 +55,11 @@ impl Trust {
         let found = |key: &str| existing.str_at(&[key]).unwrap_or_default();
         let mut data = Value::object();
         let mut set = |key: &str, text: String| data.set(&[key], text);
-        let client_ca = bundle(&[found("client-ca-file"), &self.client_ca], now);
+        let client_ca = bundle(&[found("client-ca-file"), &self.client_ca], &self.retired, now);
         if !client_ca.is_empty() {
             set("client-ca-file", client_ca);
         }
-        let proxy_ca = bundle(&[found("requestheader-client-ca-file"), &self.proxy_ca], now);
+        let proxy_ca = bundle(&[found("requestheader-client-ca-file"), &self.proxy_ca], "", now);
         if !proxy_ca.is_empty() {
             let proxy = &self.proxy;
             set("requestheader-client-ca-file", proxy_ca);
@@ -70,13 +80,14 @@ impl Trust {
     }
 }
 
-/// Both bundles' certificates, each once, without those that have expired.
-fn bundle(texts: &[&str], now: Timestamp) -> String {
+/// Both bundles' certificates, each once, without those that have expired or are retired.
+fn bundle(texts: &[&str], retired: &str, now: Timestamp) -> String {
+    let retired = pem_certificates(retired).unwrap_or_default();
     let mut certificates: Vec<Vec<u8>> = Vec::new();
     for der in texts.iter().flat_map(|text| pem_certificates(text).unwrap_or_default()) {
         let live =
             identity_of(&der).is_ok_and(|identity| std::time::SystemTime::from(now) < identity.not_after);
-        if live && !certificates.iter().any(|known| known == der.as_ref()) {
+        if live && !retired.contains(&der) && !certificates.iter().any(|known| known == der.as_ref()) {
             certificates.push(der.to_vec());
         }
     }
@@ -113,7 +124,8 @@ async fn complete(server: &Arc<Server>) -> Result<bool, String> {
     let get = |name: &str| cache.as_ref().and_then(|cache| cache.get(NAMESPACE, name)).map(|o| o.tree());
     let existing = get(NAME);
     let known = existing.as_ref().and_then(|map| map.get("data")).cloned().unwrap_or_else(Value::object);
-    let data = server.backend.authentication.trust.data(&known, now);
+    let trust = server.backend.authentication.trust.read().clone();
+    let data = trust.data(&known, now);
     let mut is_complete = true;
     if data != known || existing.is_none() {
         is_complete &= write(server, NAME, existing, data).await?;

@@ -17,6 +17,8 @@ pub struct AuthenticationOptions {
     pub bootstrap_tokens: bool,
     /// The CAs of client certificates, in PEM.
     pub client_ca_pem: String,
+    /// Earlier CAs of client certificates, in PEM, which are removed from what other servers read.
+    pub retired_ca_pem: String,
     pub front_proxy: FrontProxy,
     /// The CAs of front proxies, in PEM; if empty, no front proxy is trusted.
     pub front_proxy_ca_pem: String,
@@ -45,6 +47,7 @@ impl AuthenticationOptions {
             token_file: TokenFile::default(),
             bootstrap_tokens: true,
             client_ca_pem: pki.ca_pem.clone(),
+            retired_ca_pem: pki.retired_pem.clone(),
             front_proxy: FrontProxy::standard(vec![PROXY.to_owned()]),
             front_proxy_ca_pem: pki.front_proxy_authority.pem().to_owned(),
             service_accounts: ServiceAccountOptions {

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use corten_api::{Status, Value};
-use corten_pki::{AcceptAnyCertificate, ServerPki, pem_certificates};
-use rustls::client::WebPkiServerVerifier;
+use corten_pki::{AcceptAnyCertificate, LiveCertificate, ServerPki};
+use rustls::ClientConfig;
 use rustls::crypto::CryptoProvider;
-use rustls::{ClientConfig, RootCertStore};
 
 use super::backend::ProxyBackend;
 use crate::call::Call;
@@ -18,10 +17,6 @@ const PREFERRED: [&str; 5] = ["InternalIP", "ExternalIP", "Hostname", "InternalD
 /// A failure to configure TLS for kubelet connections.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    #[error("kubelet client certificate or kubelet CA is not PEM")]
-    Pem(#[source] corten_pki::Error),
-    #[error("cannot use kubelet CA")]
-    Authority(#[source] rustls::client::VerifierBuilderError),
     #[error("cannot use kubelet client certificate")]
     Certificate(#[source] rustls::Error),
 }
@@ -38,16 +33,12 @@ pub(crate) struct Kubelets {
 impl Kubelets {
     pub(crate) fn new(pki: &ServerPki) -> Result<Kubelets, TlsError> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(pem_certificates(&pki.ca_pem).map_err(TlsError::Pem)?);
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-            .build()
-            .map_err(TlsError::Authority)?;
         let any = Arc::new(AcceptAnyCertificate::new(&provider));
-        let with_certificate = |verifier| config(&provider, verifier, Some(pki)).map(Arc::new);
+        let own = Some(&pki.live.kubelet_client);
+        let authorities = Arc::new(pki.live.authorities.clone());
         Ok(Kubelets {
-            checked: with_certificate(verifier)?,
-            unchecked: with_certificate(any.clone())?,
+            checked: Arc::new(config(&provider, authorities, own)?),
+            unchecked: Arc::new(config(&provider, any.clone(), own)?),
             any_certificate: Arc::new(config(&provider, any, None)?),
         })
     }
@@ -77,19 +68,15 @@ impl Kubelets {
 fn config(
     provider: &Arc<CryptoProvider>,
     verifier: Arc<dyn rustls::client::danger::ServerCertVerifier>,
-    pki: Option<&ServerPki>,
+    certificate: Option<&LiveCertificate>,
 ) -> Result<ClientConfig, TlsError> {
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Certificate)?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
-    let mut config = match pki {
-        Some(pki) => {
-            let chain = pki.kubelet_client.chain().map_err(TlsError::Pem)?;
-            let key = pki.kubelet_client.key().map_err(TlsError::Pem)?;
-            builder.with_client_auth_cert(chain, key).map_err(TlsError::Certificate)?
-        }
+    let mut config = match certificate {
+        Some(certificate) => builder.with_client_cert_resolver(Arc::new(certificate.clone())),
         None => builder.with_no_client_auth(),
     };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];

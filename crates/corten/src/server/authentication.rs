@@ -81,12 +81,18 @@ impl Flags {
         options.anonymous = self.anonymous()?;
         options.bootstrap_tokens = self.enable_bootstrap_token_auth;
         options.api_audiences = given(&self.api_audiences);
-        if let Some(path) = &self.client_ca_file {
-            options.client_ca_pem.push_str(&authorities(path)?);
-        }
+        options.client_ca_pem = self.client_authorities(&options.client_ca_pem)?;
         self.front_proxy(&mut options)?;
         self.service_accounts(&mut options)?;
         Ok(options)
+    }
+
+    /// The CAs of client certificates: those of the cluster, and those of `--client-ca-file`.
+    pub(super) fn client_authorities(&self, own: &str) -> anyhow::Result<String> {
+        match &self.client_ca_file {
+            Some(path) => Ok(format!("{own}{}", authorities(path)?)),
+            None => Ok(own.to_owned()),
+        }
     }
 
     fn anonymous(&self) -> anyhow::Result<Anonymous> {

@@ -113,6 +113,12 @@ pub(super) fn follow(
 }
 
 async fn announce(client: &Client, store: &Store, server: &str, hash: &str) -> anyhow::Result<()> {
+    // A restart with the same configuration keeps the history.
+    let key = Key::new(NAMESPACE, ANNOUNCEMENTS);
+    let announced = client.get(&kinds::CONFIG_MAPS, &key).await;
+    if announced.is_ok_and(|map| map.str_at(&["data", server]) == Some(hash)) {
+        return Ok(());
+    }
     // The first write comes after the change of the configuration, as `seal_again` requires.
     write(client, server, &format!("{SEALING}{hash}")).await?;
     store.seal_again().await.context("cannot seal the datastore again")?;

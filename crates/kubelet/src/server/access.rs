@@ -5,10 +5,10 @@
 //! only what it allowed lately is allowed.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use corten_api::{Value, value};
 use corten_client::{Client, kinds};
+use corten_pki::LiveAuthorities;
 use http::{HeaderMap, Method, header};
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -58,7 +58,7 @@ pub(super) struct Access {
     client: Client,
     node: String,
     clock: corten_base::Clock,
-    clients: Option<Arc<dyn ClientCertVerifier>>,
+    clients: Option<LiveAuthorities>,
     trust: Trust,
     answers: Mutex<HashMap<AccessRequest, Remembered<bool>>>,
     tokens: Mutex<HashMap<[u8; 32], Remembered<Option<User>>>>,
@@ -71,11 +71,7 @@ struct Remembered<T> {
 }
 
 impl Access {
-    pub(super) fn new(
-        kubelet: &Kubelet,
-        clients: Option<Arc<dyn ClientCertVerifier>>,
-        trust: Trust,
-    ) -> Access {
+    pub(super) fn new(kubelet: &Kubelet, clients: Option<LiveAuthorities>, trust: Trust) -> Access {
         Access {
             client: kubelet.api.client.clone(),
             node: kubelet.api.node_name.clone(),
@@ -93,9 +89,8 @@ impl Access {
             return Peer::NoCertificate;
         };
         let Ok(identity) = corten_pki::identity_of(leaf) else { return Peer::Unproven };
-        let verified = |clients: &Arc<dyn ClientCertVerifier>| {
-            clients.verify_client_cert(leaf, rest, UnixTime::now()).is_ok()
-        };
+        let verified =
+            |clients: &LiveAuthorities| clients.verify_client_cert(leaf, rest, UnixTime::now()).is_ok();
         let proven = self.clients.as_ref().is_some_and(verified);
         if !proven || identity.common_name.is_empty() {
             return Peer::Unproven;

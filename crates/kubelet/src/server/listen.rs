@@ -7,13 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corten_base::ConnectionLimits;
-use corten_pki::{AcceptAnyCertificate, pem_certificates};
+use corten_pki::{AcceptAnyCertificate, LiveAuthorities, pem_certificates};
 use corten_serving::http::HttpServer;
 use http::Request;
 use hyper::body::Incoming;
-use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::ClientCertVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::ServerConfig;
 use tokio::net::TcpListener;
 
 use super::{Error, Options, Server, ServingCertificate, routes};
@@ -27,22 +25,18 @@ const MAX_HEADERS: usize = 100;
 const LIMITS: ConnectionLimits = ConnectionLimits { total: 4096, per_address: 2048 };
 
 /// The verifier of client certificates, if they are accepted.
-type Clients = Option<Arc<dyn ClientCertVerifier>>;
+type Clients = Option<LiveAuthorities>;
 
 /// The TLS configuration, the serving certificate, and the verifier of client certificates.
 pub(super) fn tls(options: &Options) -> Result<(ServerConfig, ServingCertificate, Clients), Error> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(pem_certificates(&options.client_ca_pem).map_err(Error::Certificates)?);
-    let clients: Clients = match roots.is_empty() {
+    let known = pem_certificates(&options.client_ca_pem).map_err(Error::Certificates)?;
+    let clients = match known.is_empty() {
         true => None,
-        false => {
-            let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-            Some(builder.build().map_err(Error::Authorities)?)
-        }
+        false => Some(LiveAuthorities::new(&options.client_ca_pem).map_err(Error::Certificates)?),
     };
     let any = AcceptAnyCertificate::new(&provider);
-    let certificate = ServingCertificate::new(&options.certificate, provider.clone())?;
+    let certificate = ServingCertificate::new(&options.certificate).map_err(Error::Certificates)?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(Error::Tls)?
