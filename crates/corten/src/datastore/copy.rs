@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use corten_apiserver::{is_same_object, rewritten};
-use corten_store::{Entry, Error, Expect, LeaseId, Op, Store, Unreadable};
+use corten_store::{Entry, Error, Expect, LeaseId, Op, Store};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
@@ -71,9 +71,8 @@ pub(super) fn is_copied(key: &str) -> bool {
 
 /// The key and the reason, if a value cannot be read.
 fn unreadable(entry: &Entry) -> Option<String> {
-    let noted = entry.note.as_ref().and_then(|note| note.downcast_ref::<Unreadable>());
-    match noted {
-        Some(unreadable) => Some(format!("{}: {}", entry.key, unreadable.0)),
+    match entry.unreadable() {
+        Some(unreadable) => Some(format!("{}: {}", entry.key, unreadable.reason)),
         None => rewritten(&entry.key, &entry.value).err().map(|why| format!("{}: {why}", entry.key)),
     }
 }

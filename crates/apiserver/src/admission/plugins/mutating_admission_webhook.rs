@@ -28,6 +28,7 @@ const FAILED_OPEN: &str = "failed-open.mutation.webhook.admission.k8s.io/";
 fn admit<'a>(attributes: &'a Attributes<'a>, object: Option<&'a mut Value>) -> Verdict<'a> {
     let hooks = attributes.backend().admission.webhooks.of(WebhookKind::Mutating, attributes);
     Box::pin(async move {
+        let hooks = hooks?;
         if hooks.is_empty() {
             return Ok(());
         }

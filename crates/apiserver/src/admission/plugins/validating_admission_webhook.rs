@@ -24,6 +24,7 @@ const FAILED_OPEN: &str = "failed-open.validating.webhook.admission.k8s.io/";
 fn validate<'a>(attributes: &'a Attributes<'a>, object: Option<&'a Value>) -> Verdict<'a> {
     let hooks = attributes.backend().admission.webhooks.of(WebhookKind::Validating, attributes);
     Box::pin(async move {
+        let hooks = hooks?;
         if hooks.is_empty() {
             return Ok(());
         }
