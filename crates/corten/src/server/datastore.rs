@@ -48,7 +48,7 @@ impl DatastoreFlags {
         }
         let endpoints = etcd_client::endpoints(&urls, &self.tls()).context("--etcd-servers")?;
         let options = EtcdOptions {
-            prefix: format!("/{}/", self.etcd_prefix.trim_matches('/')),
+            prefix: etcd_client::key_prefix(&self.etcd_prefix),
             compaction: Some(self.etcd_compaction_interval).filter(|interval| !interval.is_zero()),
             ..EtcdOptions::new(endpoints)
         };
