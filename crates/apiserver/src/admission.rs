@@ -23,6 +23,7 @@ pub(crate) mod policies;
 mod reinvocation;
 mod request;
 mod signers;
+mod unreadable;
 mod versioned;
 pub(crate) mod webhooks;
 

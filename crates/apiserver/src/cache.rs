@@ -101,7 +101,7 @@ impl Cache {
         cache.inner.write().pending = Some(Vec::new());
         let (revision, entries) = store.observe(&prefix, cache.clone());
         let objects = cache.parse_all(&entries).into_iter().map(|o| (o.key.clone(), o)).collect();
-        let unreadable = entries.iter().filter(|entry| unreadable::reason(entry).is_some());
+        let unreadable = entries.iter().filter(|entry| entry.unreadable().is_some());
         let mut inner = cache.inner.write();
         inner.objects = objects;
         let unreadable: Vec<_> = unreadable.filter(|entry| !inner.objects.contains_key(&entry.key)).collect();
@@ -135,7 +135,7 @@ impl Cache {
 
     /// The object of a store entry; parsed only if the entry has no note of a write handler, or one in another form.
     pub(crate) fn object(&self, entry: &corten_store::Entry) -> Option<Arc<Object>> {
-        if unreadable::reason(entry).is_some() {
+        if entry.unreadable().is_some() {
             return self.object(&*self.store.read_again(entry)?);
         }
         let written = entry.note.as_ref().and_then(|note| note.downcast_ref::<Written>());
@@ -394,7 +394,7 @@ impl Cache {
             let current = event.current.as_ref().and_then(|entry| self.object(entry));
             inner.unreadable.remove(&event.key);
             if let (Some(entry), None) = (&event.current, &current)
-                && unreadable::reason(entry).is_some()
+                && entry.unreadable().is_some()
             {
                 inner.hide(event.revision, entry);
                 continue;

@@ -47,6 +47,8 @@ impl Watcher {
     pub(crate) fn snapshot(&mut self) -> Result<Snapshot, Status> {
         self.cache.check_complete()?;
         let mut snapshot = self.cache.snapshot(&self.filter.namespace, None);
+        // An object that became unreadable since the check is not in it.
+        self.cache.check_complete()?;
         snapshot.objects.retain(|object| self.filter.matches(object));
         self.cursor = snapshot.revision;
         Ok(snapshot)

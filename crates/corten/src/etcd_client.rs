@@ -16,6 +16,14 @@ pub(crate) struct TlsFiles<'a> {
     pub(crate) key: (&'static str, Option<&'a Path>),
 }
 
+/// The prefix of keys, with its slashes.
+pub(crate) fn key_prefix(prefix: &str) -> String {
+    match prefix.trim_matches('/') {
+        "" => "/".to_owned(),
+        prefix => format!("/{prefix}/"),
+    }
+}
+
 /// The endpoints of URLs. Those with https need the certificate authorities of the servers.
 pub(crate) fn endpoints(urls: &[String], tls: &TlsFiles<'_>) -> anyhow::Result<Vec<Endpoint>> {
     let config = tls.client_config()?;

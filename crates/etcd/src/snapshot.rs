@@ -9,20 +9,25 @@ mod bolt;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use corten_etcd_api::{KeyValue, SnapshotResponse};
 use corten_grpc::protobuf::{Message, messages};
 use corten_grpc::{Sender, Status};
-use corten_store::{End, Entry, Keys, LeaseState};
+use corten_store::{End, Entry, Keys, LeaseId, LeaseState};
 use sha2::{Digest, Sha256};
+use tokio::task::spawn_blocking;
 
 use crate::convert::key_value;
 use crate::identity::VERSION;
 use crate::service::Etcd;
 use bolt::{Database, Items};
 
+/// The time that an ended lease has left.
+const LAST: Duration = Duration::from_secs(1);
 /// The size of a message.
 const BLOB: usize = 32 << 10;
 
@@ -35,8 +40,10 @@ impl Etcd {
         let keys = Keys { start: "".into(), end: End::Unbounded };
         let range = self.store.scan(&keys, 0);
         let leases = self.store.leases();
-        let leases = leases.into_iter().filter_map(|id| Some((id.0 as i64, self.store.lease(id)?)));
-        let database = database(range.entries, leases.collect(), range.revision);
+        let leases = leases.into_iter().filter_map(|id| Some((id, self.store.lease(id)?))).collect();
+        // The layout needs the size of every entry.
+        let database = spawn_blocking(move || database(range.entries, leases, range.revision)).await;
+        let database = database.map_err(|_| Status::internal("etcdserver: cannot lay out the snapshot"))?;
         let mut remaining = database.bytes() + Sha256::output_size() as u64;
         let (mut digest, mut blob) = (Sha256::new(), Vec::new());
         for part in database.parts() {
@@ -71,8 +78,13 @@ impl Etcd {
     }
 }
 
-/// The database of a state.
-fn database(entries: Vec<Arc<Entry>>, leases: Vec<(i64, LeaseState)>, revision: u64) -> Database {
+/// The database of a state. A lease that ended after its keys were read is in it nevertheless, about to end: etcd would keep
+/// keys of an unknown lease for ever.
+fn database(entries: Vec<Arc<Entry>>, mut leases: HashMap<LeaseId, LeaseState>, revision: u64) -> Database {
+    for id in entries.iter().filter_map(|entry| entry.lease) {
+        let ended = || LeaseState { ttl: LAST, remaining: LAST, keys: Vec::new() };
+        leases.entry(id).or_insert_with(ended);
+    }
     let compacted = Bytes::copy_from_slice(&revision_key(revision, 0));
     let meta = [("finishedCompactRev", compacted.clone()), ("scheduledCompactRev", compacted)];
     let meta = meta.map(|(name, value)| (Bytes::from_static(name.as_bytes()), value));
@@ -118,9 +130,10 @@ impl Items for Versions {
     }
 }
 
-fn lease_items(leases: Vec<(i64, LeaseState)>) -> Vec<(Bytes, Bytes)> {
-    let seconds = |duration: std::time::Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
-    let item = |(id, lease): (i64, LeaseState)| {
+fn lease_items(leases: HashMap<LeaseId, LeaseState>) -> Vec<(Bytes, Bytes)> {
+    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    let item = |(id, lease): (LeaseId, LeaseState)| {
+        let id = id.0 as i64;
         // An hour's lease must not begin anew, nor one that has less than a second left last for ever.
         let remaining_ttl = seconds(lease.remaining).max(1);
         let value = Lease { id, ttl: seconds(lease.ttl), remaining_ttl };

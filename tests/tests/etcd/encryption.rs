@@ -5,7 +5,7 @@ use corten_testkit::{DataDirectory, Request};
 use serde_json::json;
 
 use crate::etcd_process::EtcdServer;
-use crate::{MAPS, SECRETS, configuration, is_in_files, map, secret, start, text};
+use crate::{MAPS, SECRETS, configuration, configuration_for, is_in_files, map, secret, start, text};
 
 const UNSAFE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential=true";
 
@@ -108,4 +108,62 @@ fn objects_that_cannot_be_read_fail_reads_and_can_be_deleted() {
     configuration(directory.path(), "config.json", &["identity", "aesgcm/one"]);
     eventually("the key is used", || client.get(format!("{SECRETS}/s2")).status == 200);
     assert_eq!(client.get(SECRETS).expect(200)["items"].as_array().map(Vec::len), Some(1));
+}
+
+/// An attack: plain values in etcd, and a server that lacks the key of what protects it.
+#[test]
+fn configurations_that_cannot_be_read_grant_and_allow_nothing() {
+    const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    const POLICY_BINDINGS: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
+    const ROLE_BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    let etcd = EtcdServer::start(&[]);
+    let directory = DataDirectory::new();
+    let url = etcd.url();
+    let resources = [
+        "validatingadmissionpolicies.admissionregistration.k8s.io",
+        "clusterrolebindings.rbac.authorization.k8s.io",
+    ];
+    let provide =
+        |providers: &[&str]| configuration_for(&resources, directory.path(), "config.json", providers);
+    let config = provide(&["identity"]);
+    let reload = "--encryption-provider-config-automatic-reload";
+    let arguments = ["--etcd-servers", &url, "--encryption-provider-config", text(&config), reload];
+    let as_user = |path: &str| Request::new("GET", path).header("Impersonate-User", "user");
+    let mut server = start(&directory, &arguments);
+    let client = server.client();
+    let subject = json!({"kind": "User", "name": "user", "apiGroup": "rbac.authorization.k8s.io"});
+    let role =
+        json!({"kind": "ClusterRole", "name": "cluster-admin", "apiGroup": "rbac.authorization.k8s.io"});
+    let binding = json!({"metadata": {"name": "user"}, "subjects": [subject], "roleRef": role});
+    client.post(ROLE_BINDINGS, &binding).expect(201);
+    client.send(&as_user(SECRETS)).expect(200);
+    let policy = json!({
+        "metadata": {"name": "no-maps"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]},
+            ]},
+            "validations": [{"expression": "object.metadata.name != 'bad'"}],
+        },
+    });
+    client.post(POLICIES, &policy).expect(201);
+    let binding = json!({
+        "metadata": {"name": "no-maps"}, "spec": {"policyName": "no-maps", "validationActions": ["Deny"]},
+    });
+    client.post(POLICY_BINDINGS, &binding).expect(201);
+    client.post(MAPS, &map("bad", "")).expect_failure(422, "Invalid");
+    server.terminate();
+    // Plain values are not accepted any more, whatever they grant.
+    provide(&["secretbox/one"]);
+    let server = start(&directory, &arguments);
+    let client = server.client();
+    client.send(&as_user(SECRETS)).expect_failure(403, "Forbidden");
+    let refused = client.post(MAPS, &map("bad", "")).expect_failure(500, "InternalError");
+    assert!(refused.contains("validatingadmissionpolicies/no-maps"), "{refused}");
+    client.delete(format!("{POLICY_BINDINGS}/no-maps")).expect(200);
+    client.post(POLICY_BINDINGS, &binding).expect(201);
+    // The policy is in force again as soon as it can be read.
+    provide(&["secretbox/one", "identity"]);
+    eventually("the policy is read", || client.post(MAPS, &map("good", "")).status == 201);
+    client.post(MAPS, &map("bad", "")).expect_failure(422, "Invalid");
 }

@@ -23,8 +23,13 @@ const SERVICES: &str = "/api/v1/namespaces/default/services";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 const CANARY: &str = "Y29ydGVuLWNhbmFyeS12YWx1ZQ==";
 
-/// Writes an encryption configuration for Secrets; a provider is `identity`, or a kind and the name of its key.
+/// Writes an encryption configuration for Secrets.
 fn configuration(directory: &Path, name: &str, providers: &[&str]) -> PathBuf {
+    configuration_for(&["secrets"], directory, name, providers)
+}
+
+/// Writes an encryption configuration; a provider is `identity`, or a kind and the name of its key.
+fn configuration_for(resources: &[&str], directory: &Path, name: &str, providers: &[&str]) -> PathBuf {
     let entry = |provider: &&str| match provider.split_once('/') {
         None => json!({"identity": {}}),
         Some((kind, name)) => {
@@ -35,7 +40,7 @@ fn configuration(directory: &Path, name: &str, providers: &[&str]) -> PathBuf {
     let providers: Vec<Value> = providers.iter().map(entry).collect();
     let text = json!({
         "apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration",
-        "resources": [{"resources": ["secrets"], "providers": providers}],
+        "resources": [{"resources": resources, "providers": providers}],
     });
     let (file, temporary) = (directory.join(name), directory.join(format!("{name}.new")));
     fs::write(&temporary, text.to_string()).expect("the file can be written");

@@ -76,6 +76,16 @@ fn state(client: &Client) -> Vec<Value> {
     objects
 }
 
+/// No client may take an object for the version that it read under the same revision of the datastore before.
+#[track_caller]
+fn expect_later(client: &Client, known: &str) {
+    let known: u64 = known.parse().expect("a revision");
+    let revision = |object: &Value| object["metadata"]["resourceVersion"].as_str().map(str::parse::<u64>);
+    let maps = client.get(MAPS).expect(200);
+    let all = maps["items"].as_array().expect("items");
+    assert!(all.iter().all(|map| revision(map).is_some_and(|found| found.unwrap_or(0) > known)), "{maps}");
+}
+
 fn revision(client: &Client) -> String {
     client.get(MAPS).expect(200)["metadata"]["resourceVersion"].as_str().expect("a revision").to_owned()
 }
@@ -131,6 +141,7 @@ fn a_cluster_moves_to_etcd_and_back() {
     let mut server = start(&first, &on_etcd);
     assert_eq!(state(server.client()), before);
     expect_expired(server.client(), &known);
+    expect_later(server.client(), &known);
     server.client().delete(format!("{MAPS}/m")).expect(200);
     server.client().post(MAPS, &map("m", "made on etcd")).expect(201);
     let (before, known) = (state(server.client()), revision(server.client()));
@@ -142,6 +153,7 @@ fn a_cluster_moves_to_etcd_and_back() {
     let server = start(&last, &[]);
     assert_eq!(state(server.client()), before);
     expect_expired(server.client(), &known);
+    expect_later(server.client(), &known);
     server.client().post(MAPS, &map("after", "")).expect(201);
     drop(server);
 
@@ -149,6 +161,44 @@ fn a_cluster_moves_to_etcd_and_back() {
     let server = start(&first, &embedded);
     let old = server.client().get(format!("{MAPS}/m")).expect(200);
     assert_eq!((&old["data"]["key"], &old["data"]["n"]), (&json!("1"), &json!("39")));
+}
+
+/// A copy with another configuration of encryption than the one before does not leave plain values behind.
+#[test]
+fn a_repeated_migration_seals_what_is_equal() {
+    let (directory, etcd) = (DataDirectory::new(), EtcdServer::start(&[]));
+    let mut server = start(&directory, &[]);
+    server.client().post(SECRETS, &secret("s")).expect(201);
+    server.terminate();
+    let url = etcd.url();
+    expect_migrated(&["--from", text(directory.path()), "--to", &url]);
+    let sealing = configuration(directory.path(), "sealing.json", &["secretbox/two", "identity"]);
+    let arguments = ["--from", text(directory.path()), "--to", &url, "--overwrite"];
+    expect_migrated(&[&arguments[..], &["--to-encryption-provider-config", text(&sealing)]].concat());
+    // Plain values are not accepted.
+    let sealed = configuration(directory.path(), "sealed.json", &["secretbox/two"]);
+    let server = start(&directory, &["--etcd-servers", &url, "--encryption-provider-config", text(&sealed)]);
+    assert_eq!(server.client().get(format!("{SECRETS}/s")).expect(200)["data"], secret("s")["data"]);
+}
+
+/// A source whose components still renew their leases is not given up as complete, however short the copy took.
+#[test]
+fn a_source_with_running_components_is_refused() {
+    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    let etcd = EtcdServer::start(&[]);
+    let (directory, to) = (DataDirectory::new(), DataDirectory::new());
+    let from = etcd.url();
+    let server = start(&directory, &["--etcd-servers", &from]);
+    let lease = json!({"metadata": {"name": "node"}, "spec": {"holderIdentity": "node"}});
+    server.client().post(LEASES, &lease).expect(201);
+    let mut child = command(&["--from", &from, "--to", text(to.path())])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    wait_for_line(&mut child, "settling");
+    let renewed = json!({"spec": {"leaseDurationSeconds": 40}});
+    server.client().patch(format!("{LEASES}/node"), "merge", &renewed).expect(200);
+    assert!(!child.wait().expect("a child").success());
 }
 
 fn wait_for_line(child: &mut Child, line: &str) {

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use corten_api::Value;
+use corten_api::{Status, Value};
 
 use crate::call::Backend;
 use crate::object::Object;
@@ -25,6 +25,16 @@ pub(super) fn get(
 pub(super) fn list(backend: &Backend, (group, resource): (&str, &str), namespace: &str) -> Vec<Arc<Object>> {
     let cache = backend.catalog.cache(group, resource);
     cache.map(|cache| cache.snapshot(namespace, None).objects).unwrap_or_default()
+}
+
+/// Fails if one of a namespace's objects of a resource cannot be read: what it would refuse is unknown.
+pub(super) fn check_readable(
+    backend: &Backend,
+    (group, resource): (&str, &str),
+    namespace: &str,
+) -> Result<(), Status> {
+    let cache = backend.catalog.cache(group, resource);
+    cache.map_or(Ok(()), |cache| cache.check_readable(&cache.scope(namespace)))
 }
 
 /// A selectable field of an object, such as `status.phase`; empty if it has none.

@@ -5,7 +5,7 @@
 //!
 //! *Invariants:* a policy is in force once the writes of it and of a binding are acknowledged. It is compiled when a request
 //! first matches it, once. Policies and bindings themselves are exempt from policies that are stored, so that one can always
-//! be repaired.
+//! be repaired. Requests are refused while one cannot be read.
 
 mod hook;
 mod index;
@@ -18,8 +18,6 @@ pub(super) use index::Index;
 pub(super) use metrics::Enforced;
 pub(super) use params::{Param, collect, resource_of};
 
-use std::sync::Arc;
-
 use corten_policies::{MutatingPolicy, ValidatingPolicy};
 use corten_serving::metrics::Exposition;
 use corten_store::Store;
@@ -28,7 +26,7 @@ use super::Attributes;
 use super::configuration::{Configurable, MUTATING_POLICIES};
 use super::manifests::Manifests;
 use metrics::Counters;
-use source::Source;
+use source::{Found, Source};
 
 /// The policies of both kinds.
 pub(crate) struct Policies {
@@ -58,23 +56,23 @@ impl Policies {
     }
 
     /// The mutating policies that requests for a resource are compared with.
-    pub(super) fn mutating(&self, attributes: &Attributes<'_>) -> Option<Arc<Index<MutatingPolicy>>> {
+    pub(super) fn mutating(&self, attributes: &Attributes<'_>) -> Found<MutatingPolicy> {
         self.mutating.index(is_exempt(attributes))
     }
 
     /// The validating ones.
-    pub(super) fn validating(&self, attributes: &Attributes<'_>) -> Option<Arc<Index<ValidatingPolicy>>> {
+    pub(super) fn validating(&self, attributes: &Attributes<'_>) -> Found<ValidatingPolicy> {
         self.validating.index(is_exempt(attributes))
     }
 
     /// True if there is a policy that may change objects.
     pub(super) fn may_change(&self) -> bool {
-        self.mutating.index(Exempt::No).is_some()
+        self.mutating.may_act()
     }
 
     /// True if there is a policy that may refuse objects.
     pub(super) fn may_validate(&self) -> bool {
-        self.validating.index(Exempt::No).is_some()
+        self.validating.may_act()
     }
 
     pub(crate) fn render_metrics(&self, out: &mut Exposition) {

@@ -4,7 +4,7 @@
 //! (pure), `call` one call with its outcome, `metrics` what is counted. The two plugins decide which webhooks are called and
 //! in which order.
 //!
-//! *Invariants:* a configuration is in force once its write is acknowledged. A webhook never keeps a place that other requests
+//! *Invariants:* a configuration is in force once its write is acknowledged; requests are refused while one cannot be read. A webhook never keeps a place that other requests
 //! need while it is waited for, and can change nothing but the object of the request.
 
 mod call;
@@ -50,12 +50,16 @@ impl Webhooks {
 
     /// The webhooks that requests for a resource are compared with. Configurations of admission are exempt from stored
     /// webhooks, so that one can always be repaired.
-    pub(super) fn of(&self, kind: WebhookKind, attributes: &Attributes<'_>) -> Arc<[Arc<Webhook>]> {
+    pub(super) fn of(
+        &self,
+        kind: WebhookKind,
+        attributes: &Attributes<'_>,
+    ) -> Result<Arc<[Arc<Webhook>]>, Status> {
         let source = match kind {
             WebhookKind::Mutating => &self.mutating,
             WebhookKind::Validating => &self.validating,
         };
-        if is_exempt(attributes) { source.of_manifests() } else { source.webhooks() }
+        if is_exempt(attributes) { Ok(source.of_manifests()) } else { source.webhooks() }
     }
 
     /// Replaces the webhooks of manifests.

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use corten_api::Status;
 use corten_api::status::{Cause, Details};
-use corten_store::{Entry, Unreadable};
+use corten_store::Entry;
 
-use super::{Cache, Inner};
+use super::Cache;
 use crate::object::Object;
 
 /// The causes that an error lists, as upstream.
@@ -20,14 +20,14 @@ const MAX_CAUSES: usize = 100;
 /// The unreadable objects by key.
 pub(super) type UnreadableObjects = BTreeMap<Arc<str>, Arc<Entry>>;
 
-/// The reason why the value of an entry cannot be read; `None` if it can.
-pub(super) fn reason(entry: &Entry) -> Option<&str> {
-    entry.note.as_ref()?.downcast_ref::<Unreadable>().map(|unreadable| unreadable.0.as_str())
+/// The reason why the value of an entry cannot be read; empty if it can.
+fn reason(entry: &Entry) -> &str {
+    entry.unreadable().map_or("", |unreadable| unreadable.reason.as_str())
 }
 
 /// The error of one object, as upstream's storage shows it.
 fn storage_error(entry: &Entry, key: &str) -> String {
-    let reason = reason(entry).unwrap_or_default();
+    let reason = reason(entry);
     format!(
         "StorageError: corrupt object, Code: 7, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {reason}"
     )
@@ -55,7 +55,7 @@ impl Cache {
             return Ok(Some(object));
         }
         match self.unreadable(&self.form.key(namespace, name)) {
-            Some(entry) => Err(Status::internal(reason(&entry).unwrap_or_default())),
+            Some(entry) => Err(Status::internal(reason(&entry))),
             None => Ok(self.get(namespace, name)),
         }
     }
@@ -70,25 +70,20 @@ impl Cache {
 
     /// The entry of a key, if it exists and cannot be read.
     pub(crate) fn unreadable(&self, key: &str) -> Option<Arc<Entry>> {
-        if self.inner.read().unreadable.is_empty() {
-            return None;
-        }
-        let mut inner = self.inner.write();
-        self.read_again(&mut inner);
-        inner.unreadable.get(key).cloned()
+        let known = self.inner.read().unreadable.get(key).cloned()?;
+        self.read_again(vec![known]).pop()
     }
 
     /// Fails if an object whose key begins with `scope` cannot be read.
     pub(crate) fn check_readable(&self, scope: &str) -> Result<(), Status> {
-        if self.inner.read().unreadable.is_empty() {
-            return Ok(());
-        }
-        let mut inner = self.inner.write();
-        self.read_again(&mut inner);
-        let from = (Bound::Included(scope), Bound::Unbounded);
-        let found = inner.unreadable.range::<str, _>(from).take_while(|(key, _)| key.starts_with(scope));
-        let entries: Vec<&Arc<Entry>> = found.map(|(_, entry)| entry).take(MAX_CAUSES).collect();
-        if entries.is_empty() { Ok(()) } else { Err(self.read_error(&entries)) }
+        let known: Vec<Arc<Entry>> = {
+            let inner = self.inner.read();
+            let from = (Bound::Included(scope), Bound::Unbounded);
+            let found = inner.unreadable.range::<str, _>(from).take_while(|(key, _)| key.starts_with(scope));
+            found.map(|(_, entry)| entry.clone()).collect()
+        };
+        let failed = self.read_again(known);
+        if failed.is_empty() { Ok(()) } else { Err(self.read_error(&failed)) }
     }
 
     /// Fails if the value of one of these entries cannot be read.
@@ -96,29 +91,43 @@ impl Cache {
         &self,
         entries: impl Iterator<Item = &'e Arc<Entry>>,
     ) -> Result<(), Status> {
-        let is_unreadable = |entry: &&Arc<Entry>| reason(entry).is_some() && self.object(entry).is_none();
-        let entries: Vec<_> = entries.filter(is_unreadable).take(MAX_CAUSES).collect();
+        let is_unreadable =
+            |entry: &&Arc<Entry>| entry.unreadable().is_some() && self.object(entry).is_none();
+        let entries: Vec<_> = entries.filter(is_unreadable).take(MAX_CAUSES).cloned().collect();
         if entries.is_empty() { Ok(()) } else { Err(self.read_error(&entries)) }
     }
 
-    /// Tries all unreadable objects once more.
-    fn read_again(&self, inner: &mut Inner) {
-        let mut readable = Vec::new();
-        inner.unreadable.retain(|_, entry| match self.object(entry) {
-            Some(object) => {
-                readable.push(object);
-                false
+    /// Tries unreadable objects once more, until as many have failed as an error lists, and returns those. Nothing is locked
+    /// while values are opened.
+    fn read_again(&self, entries: Vec<Arc<Entry>>) -> Vec<Arc<Entry>> {
+        let (mut readable, mut failed) = (Vec::new(), Vec::new());
+        for entry in entries {
+            match self.object(&entry) {
+                Some(object) => readable.push(object),
+                None => failed.push(entry),
             }
-            None => true,
-        });
-        for object in readable {
-            inner.foreign += usize::from(object.is_foreign);
-            inner.objects.insert(object.key.clone(), object);
+            if failed.len() == MAX_CAUSES {
+                break;
+            }
         }
+        if !readable.is_empty() {
+            let mut inner = self.inner.write();
+            for object in readable {
+                let known = inner.unreadable.get(&object.key).map(|entry| entry.mod_revision);
+                // Another thread has shown it, or it has changed since.
+                if known != Some(object.revision) {
+                    continue;
+                }
+                inner.unreadable.remove(&object.key);
+                inner.foreign += usize::from(object.is_foreign);
+                inner.objects.insert(object.key.clone(), object);
+            }
+        }
+        failed
     }
 
     /// The error of a read of several objects.
-    fn read_error(&self, entries: &[&Arc<Entry>]) -> Status {
+    fn read_error(&self, entries: &[Arc<Entry>]) -> Status {
         let resource = match self.form.group.as_str() {
             "" => self.form.resource.to_string(),
             group => format!("{}.{group}", self.form.resource),

@@ -126,7 +126,7 @@ mod tests {
         let plain = Bytes::from(forms.forms.store(key, &secret()).unwrap());
         assert!(forms.is_stale(key, &plain), "not sealed");
         let old = "- resources: [secrets]\n  providers: [{aesgcm: {keys: [{name: old, secret: ZmVkY2JhOTg3NjU0MzIxMA==}]}}]";
-        let sealed = Bytes::from(super::tests::forms(old, ROOT).store(key, &secret()).unwrap());
+        let sealed = Bytes::from(self::forms(old, ROOT).store(key, &secret()).unwrap());
         assert!(forms.is_stale(key, &sealed), "sealed with the second key");
         assert!(forms.load(key, &sealed, 1).is_ok());
         let map = "/registry/configmaps/n/a";

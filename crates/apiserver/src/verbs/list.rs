@@ -221,9 +221,14 @@ async fn snapshot(call: &Call, cache: &Cache, from: &Position) -> Result<Snapsho
     if is_from_cache {
         cache.check_complete()?;
     }
-    cache.check_readable(&scope(call, cache))?;
+    let scope = scope(call, cache);
+    cache.check_readable(&scope)?;
     let (revision, after) = match from {
-        Position::Newest { after } => return Ok(cache.snapshot(namespace, after.as_deref())),
+        Position::Newest { after } => {
+            let snapshot = cache.snapshot(namespace, after.as_deref());
+            // An object that became unreadable since the check is not in it.
+            return cache.check_readable(&scope).map(|()| snapshot);
+        }
         Position::Exact { revision, after } => (*revision, after.as_deref()),
     };
     not_future(revision, cache)?;
@@ -232,7 +237,7 @@ async fn snapshot(call: &Call, cache: &Cache, from: &Position) -> Result<Snapsho
     }
     let past = cache.snapshot_from_history(namespace, after, revision).await.map_err(|error| match error {
         corten_store::Error::Compacted { .. } => match after {
-            Some(after) => expired_continue(after, &scope(call, cache)),
+            Some(after) => expired_continue(after, &scope),
             None => Status::expired("The resourceVersion for the provided list is too old."),
         },
         error => Status::internal(error),

@@ -116,10 +116,22 @@ fn impersonation(user: &Value) -> Vec<(String, String)> {
         user.get("as-user-extra").and_then(Value::as_object).into_iter().flat_map(|map| map.iter())
     {
         for value in texts(values.as_array().unwrap_or_default()) {
-            headers.push((format!("impersonate-extra-{key}"), value));
+            headers.push((format!("impersonate-extra-{}", escaped(key)), value));
         }
     }
     headers
+}
+
+/// A key as part of a header's name: what no header may have in its name is escaped as in a URL, as by upstream's clients.
+fn escaped(key: &str) -> String {
+    let is_kept = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(byte);
+    key.bytes().fold(String::new(), |mut out, byte| {
+        match is_kept(&byte) {
+            true => out.push(char::from(byte)),
+            false => out.push_str(&format!("%{byte:02X}")),
+        }
+        out
+    })
 }
 
 #[cfg(test)]
@@ -199,9 +211,12 @@ mod tests {
             ("impersonate-uid", "1"),
             ("impersonate-group", "g"),
             ("impersonate-group", "h"),
-            ("impersonate-extra-k", "v"),
+            ("impersonate-extra-example.com%2Fk%25", "v"),
         ];
         let expected = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        assert_eq!(of("{as: u, as-uid: '1', as-groups: [g, h], as-user-extra: {k: [v]}}"), expected);
+        assert_eq!(
+            of("{as: u, as-uid: '1', as-groups: [g, h], as-user-extra: {example.com/k%: [v]}}"),
+            expected
+        );
     }
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use corten_backup::Passphrase;
 use corten_backup::archive::{FileName, Writer, Written};
 use corten_base::files;
-use corten_store::{Entry, LeaseId, Unreadable};
+use corten_store::{Entry, LeaseId};
 use jiff::Timestamp;
 
 use super::job::Cluster;
@@ -68,8 +68,8 @@ impl Copy {
             writer.lease(id.0, remaining).with_context(failed)?;
         }
         for entry in &self.entries {
-            if let Some(unreadable) = entry.note.as_ref().and_then(|note| note.downcast_ref::<Unreadable>()) {
-                bail!("{} cannot be read: {}", entry.key, unreadable.0);
+            if let Some(unreadable) = entry.unreadable() {
+                bail!("{} cannot be read: {}", entry.key, unreadable.reason);
             }
             let has_expired =
                 entry.lease.is_some_and(|id| self.leases.get(&id).is_none_or(Duration::is_zero));

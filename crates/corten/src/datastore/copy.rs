@@ -2,15 +2,19 @@
 //!
 //! Invariants: an object that is equal on both sides is not written, so that a repeated copy continues an earlier one; keys
 //! that components renew every few seconds are never copied. Objects with a lease are copied with the time that it has left.
+//! An object's revision in the target is not before the one in the source: a client that knows an earlier version by its
+//! revision must not take the copy for it, and overwrite what it has not seen.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use corten_apiserver::{is_same_object, rewritten};
-use corten_store::{Entry, Error, Expect, LeaseId, Op, Store, Unreadable};
+use corten_store::{Entry, Error, Expect, LeaseId, Op, Store};
+use futures_util::future::ready;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
@@ -18,8 +22,10 @@ use super::marker;
 use super::progress::Progress;
 
 pub(crate) const ROOT: &str = "/registry/";
-/// Records of running API servers, which they renew, and the mark of the migration.
-const NOT_COPIED: [&str; 3] = ["/registry/masterleases/", "/registry/peerserverleases/", marker::KEY];
+/// Records of running API servers, which they renew.
+const RENEWED: [&str; 2] = ["/registry/masterleases/", "/registry/peerserverleases/"];
+/// The mark of the migration, and the key by which kine shows that it works.
+const OTHERS: [&str; 2] = [marker::KEY, "/registry/health"];
 /// The writes in flight.
 const CONCURRENT: usize = 64;
 const ATTEMPTS: usize = 6;
@@ -67,20 +73,35 @@ pub(super) fn objects(store: &Store) -> anyhow::Result<Vec<Arc<Entry>>> {
 
 /// False for the keys that are of running servers and not of the cluster.
 pub(crate) fn is_copied(key: &str) -> bool {
-    !NOT_COPIED.iter().any(|prefix| key.starts_with(prefix))
+    !OTHERS.contains(&key) && !RENEWED.iter().any(|prefix| key.starts_with(prefix))
 }
 
 /// The key and the reason, if a value cannot be read.
 fn unreadable(entry: &Entry) -> Option<String> {
-    let noted = entry.note.as_ref().and_then(|note| note.downcast_ref::<Unreadable>());
-    match noted {
-        Some(unreadable) => Some(format!("{}: {}", entry.key, unreadable.0)),
+    match entry.unreadable() {
+        Some(unreadable) => Some(format!("{}: {}", entry.key, unreadable.reason)),
         None => rewritten(&entry.key, &entry.value).err().map(|why| format!("{}: {why}", entry.key)),
     }
 }
 
+/// The keys of the target whose values a write would store in another form: an earlier command may have had another
+/// configuration of encryption.
+pub(super) async fn outdated(target: &Store) -> anyhow::Result<HashSet<Arc<str>>> {
+    let keys = target.range(ROOT, "", 0).entries.into_iter().map(|entry| Arc::clone(&entry.key));
+    let checks = keys.filter(|key| is_copied(key)).map(|key| async move {
+        let is_stale = target.is_stale(&key).await.context("cannot read the target")?;
+        Ok(is_stale.then_some(key))
+    });
+    let found = stream::iter(checks).buffer_unordered(CONCURRENT);
+    found.try_filter_map(|key| ready(Ok(key))).try_collect().await
+}
+
 /// The changes that make `target` equal to `source`; both are in key order. Pure.
-pub(super) fn differences(source: &[Arc<Entry>], target: &[Arc<Entry>]) -> Vec<Change> {
+pub(super) fn differences(
+    source: &[Arc<Entry>],
+    target: &[Arc<Entry>],
+    outdated: &HashSet<Arc<str>>,
+) -> Vec<Change> {
     let mut changes = Vec::new();
     let (mut source, mut target) = (source.iter().peekable(), target.iter().peekable());
     loop {
@@ -93,15 +114,17 @@ pub(super) fn differences(source: &[Arc<Entry>], target: &[Arc<Entry>]) -> Vec<C
         let wanted = if order.is_le() { source.next() } else { None };
         let found = if order.is_ge() { target.next() } else { None };
         match (wanted, found) {
-            (Some(wanted), Some(found)) if is_same(wanted, found) => {}
+            (Some(wanted), Some(found)) if !outdated.contains(&found.key) && is_same(wanted, found) => {}
             (Some(wanted), _) => changes.push(Change::Put(Arc::clone(wanted))),
             (None, found) => changes.extend(found.cloned().map(Change::Delete)),
         }
     }
 }
 
-fn is_same(a: &Entry, b: &Entry) -> bool {
-    a.lease.is_some() == b.lease.is_some() && is_same_object(&a.key, &a.value, &b.value)
+fn is_same(wanted: &Entry, found: &Entry) -> bool {
+    found.mod_revision >= wanted.mod_revision
+        && wanted.lease.is_some() == found.lease.is_some()
+        && is_same_object(&wanted.key, &wanted.value, &found.value)
 }
 
 /// The writer of one target.
@@ -147,13 +170,15 @@ impl Copy {
             Change::Put(entry) => {
                 let value = rewritten(&key, &entry.value).map_err(anyhow::Error::msg).with_context(failed)?;
                 let lease = match entry.lease {
+                    Some(lease) => self.lease(lease).await?,
                     None => None,
-                    Some(lease) => match self.lease(lease).await? {
-                        None => return Ok(()),
-                        lease => lease,
-                    },
                 };
-                Op::Put { key: Arc::clone(&key), expect: Expect::Any, value, lease }
+                if entry.lease.is_some() && lease.is_none() {
+                    // A lease that has ended took its keys with it.
+                    Op::Delete { key: Arc::clone(&key), expect: Expect::Any }
+                } else {
+                    Op::Put { key: Arc::clone(&key), expect: Expect::Any, value, lease }
+                }
             }
         };
         let mut backoff = FIRST_BACKOFF;
@@ -221,7 +246,7 @@ mod tests {
             entry("/registry/w/same", 90, "x", None),
             entry("/registry/x", 91, "", lease),
         ];
-        let shown: Vec<String> = differences(&source, &target)
+        let shown: Vec<String> = differences(&source, &target, &HashSet::new())
             .iter()
             .map(|change| {
                 let verb = if matches!(change, Change::Put(_)) { "put" } else { "delete" };
@@ -238,6 +263,30 @@ mod tests {
                 "delete /registry/x true",
             ]
         );
-        assert!(differences(&source, &source).is_empty());
+        assert!(differences(&source, &source, &HashSet::new()).is_empty());
+    }
+
+    /// A client that read the version of revision 8 must not find the copy of a later version under that revision.
+    #[test]
+    fn a_copy_with_an_earlier_revision_is_written_again() {
+        let source = [entry("/registry/w/a", 9, "", None)];
+        let keys = |revision: u64, outdated: &HashSet<Arc<str>>| {
+            differences(&source, &[entry("/registry/w/a", revision, "", None)], outdated).len()
+        };
+        assert_eq!([8, 9, 10].map(|revision| keys(revision, &HashSet::new())), [1, 0, 0]);
+        assert_eq!(keys(10, &HashSet::from(["/registry/w/a".into()])), 1, "stored in another form");
+    }
+
+    #[test]
+    fn records_of_servers_are_not_copied() {
+        for (key, expected) in [
+            ("/registry/masterleases/192.0.2.1", false),
+            ("/registry/corten.io/migration", false),
+            ("/registry/corten.io/migrations/n/a", true),
+            ("/registry/health", false),
+            ("/registry/health.example.com/checks/n/a", true),
+        ] {
+            assert_eq!(is_copied(key), expected, "{key}");
+        }
     }
 }

@@ -1,14 +1,15 @@
 //! `corten datastore migrate`: copies a cluster from one datastore to another.
 //!
 //! ```text
-//! mark the target ─► copy the differences ─► [follow the source] ─► settle: the source is unchanged and equal
-//!   ─► check with both opened anew ─► raise the revision above the source's ─► compact ─► remove the mark
+//! raise the target's revision above the source's ─► mark the target ─► copy the differences ─► [follow the source]
+//!   ─► settle: the source is unchanged and equal ─► check with both opened anew ─► raise once more ─► compact ─► remove the mark
 //! ```
 //!
 //! Invariants: the source is only read; the target is marked until it is complete and checked; every revision that a client of
-//! the source can know is compacted in the target, so that such a client gets 410 and lists again, never other data.
+//! the source can know is compacted in the target, so that such a client gets 410 and lists again, never other data; the
+//! revision of each object is not before the one that it has in the source.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,6 +33,10 @@ const SETTLE_ATTEMPTS: usize = 5;
 const MAX_RAISE: u64 = 20_000_000;
 /// A raise that takes more than a few seconds.
 const TOLD: u64 = 50_000;
+/// Longer than the interval in which nodes and API servers renew their leases.
+const RENEWAL: Duration = Duration::from_secs(12);
+/// Objects and records that running components renew.
+const LEASES: [&str; 2] = ["/registry/leases/", "/registry/masterleases/"];
 /// The interval of the reports of `--follow`.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 /// The differences that an error names.
@@ -127,7 +132,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 async fn migrate(args: &Args) -> anyhow::Result<()> {
     let started = Instant::now();
     let (from, to) = (args.source(), args.target());
-    ensure!(from.name() != to.name(), "--from and --to are the same datastore");
+    ensure!(!from.overlaps(&to), "--from and --to are the same datastore, or one is part of the other");
     ensure!(
         !args.follow || from.is_etcd(),
         "--follow needs a source that is etcd: a data directory is used by one process"
@@ -138,8 +143,10 @@ async fn migrate(args: &Args) -> anyhow::Result<()> {
     }
     let target = to.open(Role::Target).await?;
     check_target(&target, &from.name(), args.overwrite)?;
+    tell_others(&source);
+    raise(&target, &to, source.revision()).await?;
     marker::set(&target, &from.name()).await?;
-    let settled = copy_all(source, &target, &from, args.follow).await?;
+    let settled = copy_all(source, &target, &from, &to, args.follow).await?;
     let (count, target) = check(&settled, target, &to).await?;
     let target = finish(target, &to, settled.revision).await?;
     close(settled.store).await?;
@@ -170,7 +177,8 @@ pub(crate) async fn fill(
     check_target(&target, source, overwrite)?;
     marker::set(&target, source).await?;
     let objects = copy::objects(&store)?;
-    copy_differences(&store, &target, &objects, "copying").await?;
+    let outdated = copy::outdated(&target).await?;
+    copy_differences(&store, &target, &objects, &outdated, "copying").await?;
     let (_, target) = check(&Settled { store: store.clone(), objects, revision }, target, to).await?;
     close(store).await?;
     Ok(Filled { target, revision })
@@ -194,12 +202,22 @@ fn check_target(target: &Store, source: &str, overwrite: bool) -> anyhow::Result
         }
         _ => {}
     }
-    let count = target.range(ROOT, "", 0).entries.len();
+    let present = target.range(ROOT, "", 0).entries;
+    let count = present.iter().filter(|entry| copy::is_copied(&entry.key)).count();
     ensure!(
         count == 0 || overwrite,
         "the target has {count} keys; use --overwrite or --force to replace them"
     );
     Ok(())
+}
+
+/// Tells of keys that are no cluster's: clients of the etcd API of an embedded store may have written them.
+fn tell_others(source: &Store) {
+    let others = source.range("", "", 0).entries.into_iter().filter(|entry| !entry.key.starts_with(ROOT));
+    let others: Vec<_> = others.collect();
+    if let Some(first) = others.first() {
+        eprintln!("{} keys that are not below {ROOT} are not copied, such as {}", others.len(), first.key);
+    }
 }
 
 /// The state of a source that has no writers.
@@ -210,10 +228,17 @@ struct Settled {
 }
 
 /// Copies until the source is found unchanged.
-async fn copy_all(source: Store, target: &Store, from: &Side<'_>, follow: bool) -> anyhow::Result<Settled> {
+async fn copy_all(
+    source: Store,
+    target: &Store,
+    from: &Side<'_>,
+    to: &Side<'_>,
+    follow: bool,
+) -> anyhow::Result<Settled> {
     let mut objects = copy::objects(&source)?;
     let mut revision = source.revision();
-    copy_differences(&source, target, &objects, "copying").await?;
+    let outdated = copy::outdated(target).await?;
+    copy_differences(&source, target, &objects, &outdated, "copying").await?;
     if follow {
         follow_source(&source, target, revision).await?;
     }
@@ -224,12 +249,13 @@ async fn copy_all(source: Store, target: &Store, from: &Side<'_>, follow: bool) 
     drop(source);
     for _ in 0..SETTLE_ATTEMPTS {
         let store = from.open(Role::Source).await?;
-        let now = copy::objects(&store)?;
-        let is_settled = !follow && is_unchanged(&objects, &now);
-        (objects, revision) = (now, store.revision());
-        copy_differences(&store, target, &objects, "settling").await?;
+        objects = copy::objects(&store)?;
+        revision = store.revision();
+        raise(target, to, revision).await?;
+        copy_differences(&store, target, &objects, &HashSet::new(), "settling").await?;
         let again = from.open(Role::Source).await?;
-        if is_settled || is_unchanged(&objects, &copy::objects(&again)?) {
+        let at = again.revision();
+        if is_unchanged(&objects, &copy::objects(&again)?) && is_quiet(&again, at).await? {
             revision = revision.max(again.revision());
             return Ok(Settled { store: again, objects, revision });
         }
@@ -251,15 +277,39 @@ fn is_unchanged(before: &[Arc<Entry>], now: &[Arc<Entry>]) -> bool {
     versions(before) == versions(now)
 }
 
+/// True if nothing is written to a source after a revision while running components would renew a lease. A source without
+/// leases has no components.
+async fn is_quiet(source: &Store, after: u64) -> anyhow::Result<bool> {
+    if LEASES.iter().all(|prefix| source.range(prefix, "", 1).entries.is_empty()) {
+        return Ok(true);
+    }
+    let mut watch = source.watch(ROOT, after).context("cannot watch the source")?;
+    let is_expiry =
+        |event: &Event| event.current.is_none() && event.previous.as_ref().is_some_and(|p| p.lease.is_some());
+    let written = async {
+        loop {
+            let events = watch.next().await.context("cannot watch the source")?;
+            if !events.iter().all(|event| is_expiry(event)) {
+                return Ok(());
+            }
+        }
+    };
+    match tokio::time::timeout(RENEWAL, written).await {
+        Ok(written) => written.map(|()| false),
+        Err(_) => Ok(true),
+    }
+}
+
 async fn copy_differences(
     source: &Store,
     target: &Store,
     objects: &[Arc<Entry>],
+    outdated: &HashSet<Arc<str>>,
     what: &'static str,
 ) -> anyhow::Result<()> {
     let mut present = target.range(ROOT, "", 0).entries;
     present.retain(|entry| copy::is_copied(&entry.key));
-    let changes = copy::differences(objects, &present);
+    let changes = copy::differences(objects, &present, outdated);
     let mut progress = Progress::new(what, changes.len());
     Copy::new(source.clone(), target.clone()).apply(changes, Some(&mut progress)).await?;
     progress.finish();
@@ -314,7 +364,7 @@ async fn check(settled: &Settled, target: Store, to: &Side<'_>) -> anyhow::Resul
     };
     let mut stored = stored.range(ROOT, "", 0).entries;
     stored.retain(|entry| copy::is_copied(&entry.key));
-    let different: Vec<String> = copy::differences(&settled.objects, &stored)
+    let different: Vec<String> = copy::differences(&settled.objects, &stored, &HashSet::new())
         .iter()
         .filter(|change| !change.is_leased())
         .map(|change| change.key().to_owned())
@@ -326,8 +376,8 @@ async fn check(settled: &Settled, target: Store, to: &Side<'_>) -> anyhow::Resul
     Ok((settled.objects.len(), target))
 }
 
-/// Compacts every revision that a client of the source can know, and removes the mark.
-async fn finish(target: Store, to: &Side<'_>, revision: u64) -> anyhow::Result<Store> {
+/// Makes all further writes of the target have later revisions than this one.
+async fn raise(target: &Store, to: &Side<'_>, revision: u64) -> anyhow::Result<()> {
     let behind = revision.saturating_sub(target.revision());
     if to.is_etcd() && behind > MAX_RAISE {
         bail!(
@@ -338,7 +388,15 @@ async fn finish(target: Store, to: &Side<'_>, revision: u64) -> anyhow::Result<S
     if to.is_etcd() && behind > TOLD {
         eprintln!("raising the target's revision by {behind}, with a write for each");
     }
-    target.raise(revision).await.context("cannot raise the target's revision")?;
+    if behind > 0 {
+        target.raise(revision).await.context("cannot raise the target's revision")?;
+    }
+    Ok(())
+}
+
+/// Compacts every revision that a client of the source can know, and removes the mark.
+async fn finish(target: Store, to: &Side<'_>, revision: u64) -> anyhow::Result<Store> {
+    raise(&target, to, revision).await?;
     let source = marker::source(&target).unwrap_or_default();
     marker::set(&target, &source).await?;
     target.compact(target.revision()).await.context("cannot compact the target")?;

@@ -48,9 +48,8 @@ impl Side<'_> {
         self.urls().is_some()
     }
 
-    /// The prefix of keys in etcd, with its slashes.
     fn key_prefix(&self) -> String {
-        format!("/{}/", self.prefix.trim_matches('/'))
+        etcd_client::key_prefix(self.prefix)
     }
 
     /// The place as the mark of a migration names it: the same for the same place.
@@ -65,6 +64,16 @@ impl Side<'_> {
                 std::fs::canonicalize(&path).unwrap_or(path).display().to_string()
             }
         }
+    }
+
+    /// True if writing to the one may change the other.
+    pub(super) fn overlaps(&self, other: &Side<'_>) -> bool {
+        let (Some(urls), Some(others)) = (self.urls(), other.urls()) else {
+            return self.name() == other.name();
+        };
+        let (prefix, other) = (self.key_prefix(), other.key_prefix());
+        let is_nested = prefix.starts_with(&other) || other.starts_with(&prefix);
+        is_nested && urls.iter().any(|url| others.contains(url))
     }
 
     pub(super) async fn open(&self, role: Role) -> anyhow::Result<Store> {
@@ -141,5 +150,39 @@ impl Sealing for AsItIs {
     fn open(&self, key: &str, stored: &[u8]) -> Result<Option<Opened>, SealingError> {
         let opened = self.0.open(key, stored)?;
         Ok(opened.map(|opened| Opened { is_stale: false, ..opened }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_within_its_source_is_found() {
+        let side = |place: &'static str, prefix: &'static str| Side {
+            flag: "--from",
+            place: place.into(),
+            prefix,
+            tls: TlsFiles { authorities: ("", None), certificate: ("", None), key: ("", None) },
+            encryption: None,
+            media_type: StorageMediaType::default(),
+        };
+        let etcd = side("https://a:1,https://b:1", "/registry");
+        for (place, prefix, expected) in [
+            ("https://b:1", "/registry/", true),
+            ("https://b:1", "registry/other", true),
+            ("https://b:1", "/", true),
+            ("https://b:1", "/registry2", false),
+            ("https://c:1", "/registry", false),
+            ("/registry", "/registry", false),
+        ] {
+            let other = side(place, prefix);
+            assert_eq!(
+                (etcd.overlaps(&other), other.overlaps(&etcd)),
+                (expected, expected),
+                "{place} {prefix}"
+            );
+        }
+        assert!(side("/var/lib/none", "").overlaps(&side("/var/lib/none", "")));
     }
 }

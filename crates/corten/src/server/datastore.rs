@@ -61,7 +61,7 @@ impl DatastoreFlags {
             }
         };
         let options = EtcdOptions {
-            prefix: format!("/{}/", self.etcd_prefix.trim_matches('/')),
+            prefix: etcd_client::key_prefix(&self.etcd_prefix),
             compaction: Some(self.etcd_compaction_interval).filter(|interval| !interval.is_zero()),
             ..EtcdOptions::new(endpoints)
         };

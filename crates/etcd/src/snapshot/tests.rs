@@ -1,11 +1,7 @@
 //! A reader of bbolt's format, as its documentation and etcd describe it, and what it finds in snapshots.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use corten_store::LeaseId;
-
 use super::*;
+use std::collections::BTreeMap;
 
 fn number<const N: usize>(file: &[u8], at: usize) -> u64 {
     let mut bytes = [0; 8];
@@ -88,7 +84,7 @@ fn entry(key: &str, bytes: usize, revision: u64) -> Arc<Entry> {
     })
 }
 
-fn file(entries: Vec<Arc<Entry>>, leases: Vec<(i64, LeaseState)>, revision: u64) -> Vec<u8> {
+fn file(entries: Vec<Arc<Entry>>, leases: HashMap<LeaseId, LeaseState>, revision: u64) -> Vec<u8> {
     let database = database(entries, leases, revision);
     let file: Vec<u8> = database.parts().flatten().collect();
     assert_eq!(file.len() as u64, database.bytes());
@@ -110,7 +106,7 @@ fn a_snapshot_has_every_entry_at_its_revision() {
             remaining: Duration::from_millis(500),
             keys: Vec::new(),
         };
-        let buckets = read(&file(entries.clone(), vec![(9, lease)], 5000));
+        let buckets = read(&file(entries.clone(), HashMap::from([(LeaseId(9), lease)]), 5000));
         let found = &buckets["key"];
         assert_eq!(found.len(), count);
         for (index, (key, value)) in found.iter().enumerate() {
@@ -126,4 +122,12 @@ fn a_snapshot_has_every_entry_at_its_revision() {
         let expected = Lease { id: 9, ttl: 60, remaining_ttl: 1 };
         assert_eq!(Lease::decode(lease), Some(expected));
     }
+}
+
+/// A lease that expired while the snapshot was taken: its keys must not last for ever where it is restored.
+#[test]
+fn keys_have_a_lease_that_ends() {
+    let buckets = read(&file(vec![entry("locked", 1, 2), entry("free", 1, 3)], HashMap::new(), 3));
+    let leases: Vec<_> = buckets["lease"].iter().map(|(_, lease)| Lease::decode(lease)).collect();
+    assert_eq!(leases, [Some(Lease { id: 9, ttl: 1, remaining_ttl: 1 })]);
 }

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use corten_etcd_api::{
     EventType, KeyValue, RangeRequest, RangeResponse, SortTarget, StatusRequest, StatusResponse,
     WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse, methods,
@@ -329,8 +330,8 @@ impl Etcd {
             Some(value) => value.at(mod_revision),
             None => self.translation.load(&key, &kv.value, mod_revision).unwrap_or_else(|err| {
                 tracing::error!(%key, err, "cannot read value of etcd; reads that need it fail");
-                note = Some(Arc::new(Unreadable(err)));
-                kv.value.clone()
+                note = Some(Arc::new(Unreadable { reason: err, stored: kv.value.clone() }));
+                Bytes::new()
             }),
         };
         let entry = Arc::new(Entry {
@@ -348,7 +349,8 @@ impl Etcd {
 
     /// Reads the value of an entry again that could not be read: with another key, perhaps.
     pub(crate) fn read_again(&self, entry: &Entry) -> Option<Arc<Entry>> {
-        let value = self.translation.load(&entry.key, &entry.value, entry.mod_revision).ok()?;
+        let stored = &entry.unreadable()?.stored;
+        let value = self.translation.load(&entry.key, stored, entry.mod_revision).ok()?;
         Some(Arc::new(Entry { value, note: None, ..entry.clone() }))
     }
 

@@ -29,6 +29,8 @@ pub(super) const REQUEST_AGAIN: Duration = Duration::from_millis(100);
 
 /// The writes that raise the revision at the same time.
 const RAISERS: usize = 64;
+/// The revisions after which those before are compacted: each takes some hundred bytes of etcd's quota.
+const RAISE_STEP: Revision = 100_000;
 
 /// The time in which a healthy etcd answers, as upstream's health checks have it.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -142,9 +144,26 @@ impl Etcd {
         self.write_barrier().await.map(|_| ())
     }
 
-    /// Writes a key until etcd is beyond a revision, which only writes increase.
+    /// Writes a key until etcd is beyond a revision, which only writes increase. A long way is compacted behind it.
     pub(crate) async fn raise(self: &Arc<Self>, revision: Revision) -> Result<(), Error> {
         self.check_open()?;
+        let mut reached = self.live.revision();
+        while reached <= revision {
+            let next = revision.min(reached + RAISE_STEP);
+            self.write_beyond(next).await?;
+            reached = self.write_barrier().await?;
+            self.reach(reached).await?;
+            if next < revision {
+                self.compact(reached).await?;
+            }
+        }
+        let request = DeleteRangeRequest { key: self.keys.barrier(), ..DeleteRangeRequest::default() };
+        let response: DeleteRangeResponse =
+            self.write(methods::DELETE_RANGE, &request).await.map_err(failure)?;
+        self.reach(revision_of(response.header.as_ref())?).await
+    }
+
+    async fn write_beyond(self: &Arc<Self>, revision: Revision) -> Result<(), Error> {
         let mut writers = JoinSet::new();
         for _ in 0..RAISERS {
             let etcd = Arc::clone(self);
@@ -156,10 +175,7 @@ impl Etcd {
         while let Some(written) = writers.join_next().await {
             written.unwrap_or(Err(Error::Closed))?;
         }
-        let request = DeleteRangeRequest { key: self.keys.barrier(), ..DeleteRangeRequest::default() };
-        let response: DeleteRangeResponse =
-            self.write(methods::DELETE_RANGE, &request).await.map_err(failure)?;
-        self.reach(revision_of(response.header.as_ref())?).await
+        Ok(())
     }
 
     /// Writes the key at the end of the watched range.

@@ -4,7 +4,7 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 
-use crate::{NewValue, Revision};
+use crate::{Entry, NewValue, Revision};
 
 /// A future that ends when values can be loaded, or never will be.
 pub type Preparation = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -35,6 +35,17 @@ pub trait Translation: Send + Sync + 'static {
     }
 }
 
-/// The note of an entry whose stored value cannot be read: the reason. Its value is what etcd stores.
+/// The note of an entry whose stored value cannot be read. The entry has no value, so that no reader takes what etcd stores
+/// for one: it may be a plain value that only sealed ones are accepted for.
 #[derive(Debug, Clone)]
-pub struct Unreadable(pub String);
+pub struct Unreadable {
+    pub reason: String,
+    pub(crate) stored: Bytes,
+}
+
+impl Entry {
+    /// The reason why the value cannot be read, if that is so.
+    pub fn unreadable(&self) -> Option<&Unreadable> {
+        self.note.as_ref()?.downcast_ref()
+    }
+}

@@ -5,6 +5,7 @@
 //! annotation that lists them can be stored, and checks stop after `MAX_ERRORS` errors.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use corten_api::quantity::Quantity;
 use corten_api::{Map, Status, Str, Value, meta};
@@ -12,6 +13,7 @@ use corten_quota::resource_list::{self, Amount, ResourceList};
 
 use super::{Admit, CREATE, Plugin, UPDATE, Validate};
 use crate::admission::{Attributes, lookup, pod};
+use crate::object::Object;
 
 pub(super) const PLUGIN: Plugin = Plugin {
     name: "LimitRanger",
@@ -32,7 +34,7 @@ fn admit(attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> 
     if attributes.resource() != ("", "pods") || !applies(attributes) {
         return Ok(());
     }
-    for range in lookup::list(attributes.backend(), ("", "limitranges"), attributes.namespace()) {
+    for range in ranges(attributes)? {
         set_defaults(range.parsed(), object).map_err(|why| attributes.forbidden(Some(object), why))?;
     }
     Ok(())
@@ -40,7 +42,7 @@ fn admit(attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> 
 
 fn validate(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), Status> {
     let Some(object) = object.filter(|_| applies(attributes)) else { return Ok(()) };
-    for range in lookup::list(attributes.backend(), ("", "limitranges"), attributes.namespace()) {
+    for range in ranges(attributes)? {
         let errors = match attributes.resource() {
             ("", "pods") => pod_errors(range.parsed(), object),
             _ => claim_errors(range.parsed(), object),
@@ -50,6 +52,13 @@ fn validate(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), S
         }
     }
     Ok(())
+}
+
+/// The limit ranges of a request's namespace; an error if one cannot be read.
+fn ranges(attributes: &Attributes<'_>) -> Result<Vec<Arc<Object>>, Status> {
+    let (backend, namespace) = (attributes.backend(), attributes.namespace());
+    lookup::check_readable(backend, ("", "limitranges"), namespace)?;
+    Ok(lookup::list(backend, ("", "limitranges"), namespace))
 }
 
 /// True for pods that are created or resized and for claims that are written, unless they are being deleted.

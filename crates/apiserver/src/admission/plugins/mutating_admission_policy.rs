@@ -28,10 +28,10 @@ pub(super) const PLUGIN: Plugin = Plugin {
 };
 
 fn admit<'a>(attributes: &'a Attributes<'a>, object: Option<&'a mut Value>) -> Verdict<'a> {
-    let Some(index) = attributes.backend().admission.policies.mutating(attributes) else {
-        return Box::pin(std::future::ready(Ok(())));
-    };
-    Box::pin(async move { run(attributes, object, &index).await })
+    match attributes.backend().admission.policies.mutating(attributes) {
+        Ok(Some(index)) => Box::pin(async move { run(attributes, object, &index).await }),
+        outcome => Box::pin(std::future::ready(outcome.map(drop))),
+    }
 }
 
 /// A policy that applies to a request, with a binding and a parameter.

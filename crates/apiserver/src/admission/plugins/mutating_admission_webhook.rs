@@ -27,9 +27,11 @@ const FAILED_OPEN: &str = "failed-open.mutation.webhook.admission.k8s.io/";
 
 fn admit<'a>(attributes: &'a Attributes<'a>, object: Option<&'a mut Value>) -> Verdict<'a> {
     let hooks = attributes.backend().admission.webhooks.of(WebhookKind::Mutating, attributes);
-    if hooks.is_empty() {
-        return Box::pin(std::future::ready(Ok(())));
-    }
+    let hooks = match hooks {
+        Ok(hooks) if hooks.is_empty() => return Box::pin(std::future::ready(Ok(()))),
+        Ok(hooks) => hooks,
+        Err(error) => return Box::pin(std::future::ready(Err(error))),
+    };
     Box::pin(async move {
         let mut object = object;
         {

@@ -14,7 +14,7 @@ mod check;
 mod tests;
 mod usage;
 
-use corten_api::Value;
+use corten_api::{Status, Value};
 
 use super::{Admit, CREATE, Plugin, UPDATE, Validate, Verdict};
 use crate::admission::{Attributes, lookup};
@@ -35,20 +35,19 @@ const QUOTAS: (&str, &str) = ("", "resourcequotas");
 
 fn validate<'a>(attributes: &'a Attributes<'a>, object: Option<&'a Value>) -> Verdict<'a> {
     match demand(attributes, object) {
-        Some(demand) => Box::pin(charge::charge(attributes, object, demand)),
-        None => Box::pin(std::future::ready(Ok(()))),
+        Ok(Some(demand)) => Box::pin(charge::charge(attributes, object, demand)),
+        outcome => Box::pin(std::future::ready(outcome.map(drop))),
     }
 }
 
-/// The usage of a write, if its namespace has quotas.
-fn demand(attributes: &Attributes<'_>, object: Option<&Value>) -> Option<Demand> {
-    let (object, namespace) = (object?, attributes.namespace());
-    if namespace.is_empty()
-        || attributes.call.served.is_namespaces()
-        || !usage::handles(attributes, object)
-        || lookup::list(attributes.backend(), QUOTAS, namespace).is_empty()
-    {
-        return None;
+/// The usage of a write, if its namespace has quotas; an error if one of them cannot be read.
+fn demand(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<Option<Demand>, Status> {
+    let (backend, namespace) = (attributes.backend(), attributes.namespace());
+    let Some(object) = object.filter(|_| !namespace.is_empty()) else { return Ok(None) };
+    if attributes.call.served.is_namespaces() || !usage::handles(attributes, object) {
+        return Ok(None);
     }
-    Some(Demand::measure(attributes, object))
+    lookup::check_readable(backend, QUOTAS, namespace)?;
+    let has_quotas = !lookup::list(backend, QUOTAS, namespace).is_empty();
+    Ok(has_quotas.then(|| Demand::measure(attributes, object)))
 }

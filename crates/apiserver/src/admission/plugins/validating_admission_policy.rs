@@ -30,10 +30,10 @@ const MAX_FAILURES: usize = 50;
 const MAX_VALUE_BYTES: usize = 10 * 1024;
 
 fn validate<'a>(attributes: &'a Attributes<'a>, object: Option<&'a Value>) -> Verdict<'a> {
-    let Some(index) = attributes.backend().admission.policies.validating(attributes) else {
-        return Box::pin(std::future::ready(Ok(())));
-    };
-    Box::pin(async move { run(attributes, object, &index).await })
+    match attributes.backend().admission.policies.validating(attributes) {
+        Ok(Some(index)) => Box::pin(async move { run(attributes, object, &index).await }),
+        outcome => Box::pin(std::future::ready(outcome.map(drop))),
+    }
 }
 
 async fn run(

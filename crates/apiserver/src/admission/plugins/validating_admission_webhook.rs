@@ -23,9 +23,11 @@ const FAILED_OPEN: &str = "failed-open.validating.webhook.admission.k8s.io/";
 
 fn validate<'a>(attributes: &'a Attributes<'a>, object: Option<&'a Value>) -> Verdict<'a> {
     let hooks = attributes.backend().admission.webhooks.of(WebhookKind::Validating, attributes);
-    if hooks.is_empty() {
-        return Box::pin(std::future::ready(Ok(())));
-    }
+    let hooks = match hooks {
+        Ok(hooks) if hooks.is_empty() => return Box::pin(std::future::ready(Ok(()))),
+        Ok(hooks) => hooks,
+        Err(error) => return Box::pin(std::future::ready(Err(error))),
+    };
     Box::pin(async move {
         let mut shown: Vec<Shown> = Vec::new();
         let mut called: Vec<(&Webhook, usize)> = Vec::new();

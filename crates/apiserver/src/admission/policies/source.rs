@@ -3,17 +3,22 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use corten_api::{Str, Value, json};
+use corten_api::{Status, Str, Value, json};
 use corten_store::{Entry, Event, Observer, Store};
 use parking_lot::RwLock;
 
 use super::Exempt;
 use super::hook::{Binding, Evaluator, Hook, Policy, Text};
 use super::index::Index;
+use crate::admission::unreadable::Unreadable;
 
 pub(super) struct Source<E> {
     inner: Arc<Inner<E>>,
+    store: Store,
 }
+
+/// The hooks that a request is compared with, if there are any; an error while one cannot be read.
+pub(super) type Found<E> = Result<Option<Arc<Index<E>>>, Status>;
 
 struct Inner<E> {
     state: RwLock<State<E>>,
@@ -32,6 +37,7 @@ struct State<E> {
     of_manifests: Option<Arc<Index<E>>>,
     /// True if the indexes are to be made again.
     is_outdated: bool,
+    unreadable: Unreadable,
 }
 
 impl<E: Evaluator> Source<E> {
@@ -43,6 +49,7 @@ impl<E: Evaluator> Source<E> {
             all: None,
             of_manifests: None,
             is_outdated: true,
+            unreadable: Unreadable::default(),
         };
         let inner = Arc::new(Inner { state: RwLock::new(state) });
         for prefix in [E::POLICIES, E::BINDINGS] {
@@ -53,23 +60,27 @@ impl<E: Evaluator> Source<E> {
                 state.take(&entry.key, Some(&entry));
             }
         }
-        Source { inner }
+        Source { inner, store: store.clone() }
     }
 
-    /// The hooks that a request is compared with, if there are any.
-    pub(super) fn index(&self, exempt: Exempt) -> Option<Arc<Index<E>>> {
+    pub(super) fn index(&self, exempt: Exempt) -> Found<E> {
         let mut state = self.inner.state.read();
-        if state.is_outdated {
+        if state.is_outdated || !state.unreadable.is_empty() {
             drop(state);
             // Made with the first request after a change, so that many changes cost one index.
-            self.inner.state.write().collect();
+            self.inner.state.write().collect(&self.store);
             state = self.inner.state.read();
         }
         match exempt {
-            Exempt::No => state.all.clone(),
-            Exempt::FromStored => state.of_manifests.clone(),
-            Exempt::Always => None,
+            Exempt::No => state.unreadable.check().map(|()| state.all.clone()),
+            Exempt::FromStored => Ok(state.of_manifests.clone()),
+            Exempt::Always => Ok(None),
         }
+    }
+
+    /// False if no request is changed or refused.
+    pub(super) fn may_act(&self) -> bool {
+        self.index(Exempt::No).map_or(true, |index| index.is_some())
     }
 
     /// Replaces the policies and bindings of manifests.
@@ -91,6 +102,9 @@ impl<E: Evaluator> Source<E> {
 impl<E: Evaluator> State<E> {
     fn take(&mut self, key: &str, entry: Option<&Arc<Entry>>) {
         self.is_outdated = true;
+        if self.unreadable.note(key, entry) {
+            return;
+        }
         let object = entry.and_then(|entry| json::parse(&entry.value).ok());
         if let Some(name) = key.strip_prefix(E::POLICIES) {
             match (object, entry) {
@@ -115,7 +129,10 @@ impl<E: Evaluator> State<E> {
         self.policies.insert(name.into(), Arc::new(Policy::parse(object, Text::Stored(entry.clone()))));
     }
 
-    fn collect(&mut self) {
+    fn collect(&mut self, store: &Store) {
+        for entry in self.unreadable.read_again(store) {
+            self.take(&entry.key, Some(&entry));
+        }
         if !std::mem::take(&mut self.is_outdated) {
             return;
         }

@@ -3,16 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use corten_api::{Value, json, meta};
+use corten_api::{Status, Value, json, meta};
 use corten_store::{Entry, Event, Observer, Store};
 use parking_lot::RwLock;
 
 use super::configuration::{Webhook, WebhookKind};
+use crate::admission::unreadable::Unreadable;
 use crate::webhook_client::KubeconfigUsers;
 
 type List = Arc<[Arc<Webhook>]>;
 
-pub(super) struct Source(Arc<Inner>);
+pub(super) struct Source {
+    inner: Arc<Inner>,
+    store: Store,
+}
 
 struct Inner {
     kind: WebhookKind,
@@ -28,6 +32,7 @@ struct State {
     manifests: List,
     /// Those of manifests first.
     all: List,
+    unreadable: Unreadable,
 }
 
 impl Source {
@@ -45,31 +50,47 @@ impl Source {
         }
         state.collect();
         drop(state);
-        Source(inner)
+        Source { inner, store: store.clone() }
     }
 
-    pub(super) fn webhooks(&self) -> List {
-        self.0.state.read().all.clone()
+    /// All webhooks; an error while a configuration cannot be read.
+    pub(super) fn webhooks(&self) -> Result<List, Status> {
+        let state = self.inner.state.read();
+        if state.unreadable.is_empty() {
+            return Ok(state.all.clone());
+        }
+        drop(state);
+        let mut state = self.inner.state.write();
+        for entry in state.unreadable.read_again(&self.store) {
+            self.inner.take(&mut state, &entry.key, Some(&entry));
+        }
+        state.collect();
+        state.unreadable.check()?;
+        Ok(state.all.clone())
     }
 
     pub(super) fn of_manifests(&self) -> List {
-        self.0.state.read().manifests.clone()
+        self.inner.state.read().manifests.clone()
     }
 
     /// Replaces the webhooks of manifests.
     pub(super) fn set_manifests<'v>(&self, configurations: impl Iterator<Item = &'v Value>) {
-        let mut state = self.0.state.write();
-        state.manifests = configurations.flat_map(|object| self.0.webhooks_of(object)).collect();
+        let mut state = self.inner.state.write();
+        state.manifests = configurations.flat_map(|object| self.inner.webhooks_of(object)).collect();
         state.collect();
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.state.read().all.is_empty()
+        let state = self.inner.state.read();
+        state.all.is_empty() && state.unreadable.is_empty()
     }
 }
 
 impl Inner {
     fn take(&self, state: &mut State, key: &str, entry: Option<&Arc<Entry>>) {
+        if state.unreadable.note(key, entry) {
+            return;
+        }
         let name = key.strip_prefix(self.prefix).unwrap_or(key);
         let object = entry.and_then(|entry| json::parse(&entry.value).ok());
         match object {
