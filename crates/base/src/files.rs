@@ -147,6 +147,17 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_replaced_in_one_step_and_private() {
+        let scratch = tempfile::tempdir().unwrap();
+        let file = scratch.path().join("record.json");
+        for text in ["first", "second"] {
+            replace_private(&file, text).unwrap();
+            assert_eq!((mode(&file), fs::read_to_string(&file).unwrap().as_str()), (0o600, text));
+        }
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1, "nothing is left over");
+    }
+
+    #[test]
     fn files_open_to_other_users_are_restricted() {
         let scratch = tempfile::tempdir().unwrap();
         let (inner, file) = (scratch.path().join("a"), scratch.path().join("a/key"));

@@ -11,7 +11,6 @@ mod component;
 mod controller_manager;
 mod datastore;
 mod dns;
-mod durable;
 mod etcd;
 mod etcd_client;
 mod etcd_member;

@@ -135,10 +135,13 @@ mod tests {
     #[test]
     fn the_list_survives_a_restart_and_a_damaged_one_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
+        let pki = tempfile::tempdir().unwrap();
+        let now = std::time::SystemTime::now();
+        let authority = corten_pki::Authority::load_or_create(pki.path(), "ca", "test", now).unwrap();
         let servers = || {
             let credentials = corten_pki::Credentials {
                 server: String::new(),
-                ca_pem: String::new(),
+                ca_pem: authority.pem().to_owned(),
                 cert_pem: String::new(),
                 key_pem: String::new(),
                 token: None,

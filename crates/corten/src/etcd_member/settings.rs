@@ -9,8 +9,6 @@ use anyhow::{Context, bail};
 use corten_base::files;
 use serde_json::{Value, json};
 
-use crate::durable;
-
 const FILE: &str = "member.json";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,7 +96,7 @@ impl Settings {
 
     fn write(&self, data_dir: &Path) -> anyhow::Result<()> {
         let path = file(data_dir);
-        durable::write(&path, self.to_json().to_string())
+        files::replace_private(&path, self.to_json().to_string())
             .with_context(|| format!("cannot write {}", path.display()))
     }
 

@@ -5,11 +5,11 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use corten_base::files;
 use serde_json::{Value, json};
 
 use super::material::{Datastore, Material, MemberSeed, pairs, read_pairs, texts};
 use super::settings::Flags;
-use crate::durable;
 
 const RECORD: &str = "joined.json";
 const ENCRYPTION: &str = "encryption-provider-config";
@@ -57,7 +57,8 @@ impl Record {
         let encryption = material.encryption.as_ref().filter(|_| keeps_encryption);
         if let Some((text, _)) = encryption {
             let path = data_dir.join(ENCRYPTION);
-            durable::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            files::replace_private(&path, text)
+                .with_context(|| format!("cannot write {}", path.display()))?;
         }
         let value = json!({
             "cluster": material.cluster, "settings": pairs(&material.settings),
@@ -68,7 +69,7 @@ impl Record {
             },
         });
         let path = data_dir.join(RECORD);
-        durable::write(&path, value.to_string())
+        files::replace_private(&path, value.to_string())
             .with_context(|| format!("cannot write {}", path.display()))?;
         Record::load(data_dir)?.context("the record of this server is missing")
     }
