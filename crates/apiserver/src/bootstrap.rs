@@ -149,7 +149,8 @@ async fn reconcile_on_changes(server: &Arc<Server>) {
 /// Removes this server's address from the endpoints of the `kubernetes` service.
 pub(crate) async fn remove_endpoint(server: &Arc<Server>) {
     let local = Local::new(server);
-    let removed = server.backend.clock.timeout(MOST_AT_STOP, kubernetes_service::remove_endpoint(&local));
+    let removing = Box::pin(kubernetes_service::remove_endpoint(&local));
+    let removed = server.backend.clock.timeout(MOST_AT_STOP, removing);
     let err = match removed.await {
         Some(Ok(())) => return,
         Some(Err(failure)) => failure.to_string(),

@@ -26,6 +26,8 @@ use super::{
 };
 use crate::{Entry, Error, Event, LeaseId, Revision, live::Live, state::State};
 
+/// The delay before the progress of a new watch is requested again.
+const PROGRESS_AGAIN: Duration = Duration::from_millis(100);
 /// The keys that are listed in one request.
 const PAGE: i64 = 500;
 /// The time for which values are prepared: of a list, and of a watch, which all readers and writers wait for. A value that is
@@ -176,12 +178,17 @@ impl Etcd {
         };
         let mut watch = KeyWatch::start(self, create).await.ok()?;
         let first = tokio::time::timeout(self.timeout, async {
-            if self.has_ordered_progress.load(Ordering::Acquire) {
-                watch.request_progress().await?;
-            } else {
+            if !self.has_ordered_progress.load(Ordering::Acquire) {
                 self.write_barrier().await.map_err(|error| Status::internal(error.to_string()))?;
+                return watch.next().await;
             }
-            watch.next().await
+            loop {
+                watch.request_progress().await?;
+                // etcd drops a request while the watch is behind, as it is at first.
+                if let Ok(response) = tokio::time::timeout(PROGRESS_AGAIN, watch.next()).await {
+                    return response;
+                }
+            }
         });
         match first.await {
             Ok(Err(End::Compacted(revision))) => Some(revision),
