@@ -206,7 +206,9 @@ mod tests {
         let flags = ["corten"].into_iter().chain(flags.iter().copied());
         let command = Command::try_parse_from(flags)?;
         let settings = command.election.settings("kube-scheduler", file)?;
-        settings.named(command.leader_elect_resource_name.as_deref()).election("default-scheduler", &Clock::real())
+        settings
+            .named(command.leader_elect_resource_name.as_deref())
+            .election("default-scheduler", &Clock::real())
     }
 
     fn elected(flags: &[&str], file: Option<&Value>) -> Election {
