@@ -105,10 +105,7 @@ fn possible(addresses: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
-
     use corten_api::value;
-    use corten_pki::Credentials;
 
     use super::*;
 
@@ -153,11 +150,13 @@ mod tests {
     #[test]
     fn the_list_survives_a_restart_and_a_damaged_one_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
-        let authority = corten_pki::IssuedCert::self_signed("ca", SystemTime::now()).unwrap();
+        let pki = tempfile::tempdir().unwrap();
+        let now = std::time::SystemTime::now();
+        let authority = corten_pki::Authority::load_or_create(pki.path(), "ca", "test", now).unwrap();
         let servers = || {
-            let credentials = Credentials {
+            let credentials = corten_pki::Credentials {
                 server: String::new(),
-                ca_pem: authority.cert_pem.clone(),
+                ca_pem: authority.pem().to_owned(),
                 cert_pem: String::new(),
                 key_pem: String::new(),
                 token: None,
