@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::Context;
 use corten_pki::Credentials;
@@ -11,7 +12,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
 
-use crate::http::{Connection, Framing};
+use crate::http::{Connection, DEADLINE, Framing};
 
 /// The identity of a client.
 #[derive(Clone, Copy)]
@@ -32,6 +33,7 @@ pub struct Client {
     address: SocketAddr,
     tls: Arc<ClientConfig>,
     idle: Mutex<Vec<Connection>>,
+    patience: Duration,
 }
 
 /// A request to send.
@@ -192,7 +194,14 @@ impl Client {
             address: address.parse().with_context(|| format!("{address} is no address"))?,
             tls: tls(&credentials.ca_pem, identity)?,
             idle: Mutex::default(),
+            patience: DEADLINE,
         })
+    }
+
+    /// The same client with another deadline for each wait than [`DEADLINE`].
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Client {
+        Client { patience, ..self }
     }
 
     /// The server's address.
@@ -202,7 +211,7 @@ impl Client {
 
     /// A new connection.
     pub fn connect(&self) -> io::Result<Connection> {
-        Connection::open(self.address, &self.tls)
+        Connection::open_within(self.patience, self.address, &self.tls)
     }
 
     /// A new HTTP/2 connection: the test writes and reads its frames.
@@ -322,21 +331,30 @@ impl Client {
     /// Opens a watch with a request of its own.
     #[track_caller]
     pub fn watch_with(&self, request: &Request) -> Watch {
+        match self.try_watch_with(request) {
+            Ok(Ok(watch)) => watch,
+            Ok(Err(refusal)) => {
+                panic!("{}: no watch but {}: {}", asked(request), refusal.status, refusal.text())
+            }
+            Err(error) => panic!("{}: no answer: {error}", asked(request)),
+        }
+    }
+
+    /// Opens a watch, which the server may refuse.
+    pub fn try_watch(&self, path: impl Into<String>) -> io::Result<Result<Watch, Response>> {
+        self.try_watch_with(&Request::new("GET", path))
+    }
+
+    fn try_watch_with(&self, request: &Request) -> io::Result<Result<Watch, Response>> {
         let asked = asked(request);
-        let opened = self.connect().and_then(|mut connection| {
-            connection.send(&request.bytes(self.address))?;
-            let head = connection.head()?;
-            Ok((connection, head))
-        });
-        let (mut connection, head) = match opened {
-            Ok(opened) => opened,
-            Err(error) => panic!("{asked}: no answer: {error}"),
-        };
+        let mut connection = self.connect()?;
+        connection.send(&request.bytes(self.address))?;
+        let head = connection.head()?;
         if head.status != 200 || head.framing("GET") != Framing::Chunked {
             let body = connection.body(&head, "GET").unwrap_or_default();
-            panic!("{asked}: no watch but {}: {}", head.status, String::from_utf8_lossy(&body));
+            return Ok(Err(Response { status: head.status, headers: head.headers, body, asked }));
         }
-        Watch { connection, buffer: Vec::new(), ended: false, asked }
+        Ok(Ok(Watch { connection, buffer: Vec::new(), ended: false, asked }))
     }
 }
 

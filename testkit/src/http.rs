@@ -35,10 +35,19 @@ pub(crate) enum Framing {
 impl Connection {
     /// Connects and completes the TLS handshake; every later read fails after [`DEADLINE`].
     pub fn open(address: SocketAddr, tls: &Arc<ClientConfig>) -> io::Result<Connection> {
-        let socket = TcpStream::connect_timeout(&address, DEADLINE)?;
+        Connection::open_within(DEADLINE, address, tls)
+    }
+
+    /// The same with another deadline for each step.
+    pub(crate) fn open_within(
+        patience: Duration,
+        address: SocketAddr,
+        tls: &Arc<ClientConfig>,
+    ) -> io::Result<Connection> {
+        let socket = TcpStream::connect_timeout(&address, patience)?;
         socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(DEADLINE))?;
-        socket.set_write_timeout(Some(DEADLINE))?;
+        socket.set_read_timeout(Some(patience))?;
+        socket.set_write_timeout(Some(patience))?;
         let name = ServerName::IpAddress(address.ip().into());
         let session = ClientConnection::new(tls.clone(), name).map_err(io::Error::other)?;
         Ok(Connection { stream: BufReader::new(StreamOwned::new(session, socket)) })

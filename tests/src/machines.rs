@@ -87,6 +87,13 @@ impl Machine {
         Machine { namespace: Namespace::open(path).expect("it is there"), address }
     }
 
+    /// Another handle to the machine.
+    #[track_caller]
+    pub fn again(&self) -> Machine {
+        let namespace = self.namespace.duplicate().expect("descriptors are left");
+        Machine { namespace, address: self.address }
+    }
+
     /// Routes an address through a neighbour.
     #[track_caller]
     pub fn route(&self, to: IpAddr, through: IpAddr) {

@@ -66,6 +66,7 @@ struct Inner {
     suspicion: Notify,
 }
 
+#[derive(Clone)]
 struct State {
     credentials: Credentials,
     learned: Vec<SocketAddr>,
@@ -102,29 +103,31 @@ impl Servers {
         Ok(true)
     }
 
-    /// Connects to the servers after a change. Those that stay keep their connections and their health.
+    /// Connects to the servers after a change, which is undone if that fails. Those that stay keep their connections and their
+    /// health.
     fn update(&self, change: impl FnOnce(&mut State)) -> Result<(), RemoteError> {
         let mut state = self.0.state.write();
-        let known: Vec<_> = state.servers.iter().map(|s| (s.place.clone(), s.health.clone())).collect();
-        change(&mut state);
-        let places = order::places(&self.0.given, &state.learned, &self.0.name);
+        let known = state.servers.clone();
+        let mut next = State::clone(&state);
+        change(&mut next);
+        let places = order::places(&self.0.given, &next.learned, &self.0.name);
         let liveness = if places.len() > 1 { Liveness::Prompt } else { Liveness::Patient };
-        let mut servers = Vec::new();
+        let kept = std::mem::take(&mut next.servers);
         for place in places {
             let same = |server: &&Server| server.place == place && server.remote.liveness() == liveness;
-            if let Some(server) = state.servers.iter().find(same) {
-                servers.push(server.clone());
+            if let Some(server) = kept.iter().find(same) {
+                next.servers.push(server.clone());
                 continue;
             }
-            let credentials = Credentials { server: place.url.clone(), ..state.credentials.clone() };
+            let credentials = Credentials { server: place.url.clone(), ..next.credentials.clone() };
             let trust = if place.is_given { Trust::Address } else { Trust::ApiServer };
             let remote = Remote::connect(&credentials, trust, liveness)?;
-            let health = known.iter().find(|(known, _)| known.url == place.url);
-            let health = health.map(|(_, health)| health.clone());
+            let health = known.iter().find(|known| known.place.url == place.url);
+            let health = health.map(|known| known.health.clone());
             let health = health.unwrap_or_else(|| Arc::new(watch::Sender::new(Health::Ready)));
-            servers.push(Server { place, remote, health });
+            next.servers.push(Server { place, remote, health });
         }
-        state.servers = servers;
+        *state = next;
         Ok(())
     }
 

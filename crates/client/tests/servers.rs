@@ -248,4 +248,7 @@ async fn replaced_credentials_are_used_from_then_on() {
     within(pair.client.read("/last")).await.unwrap();
     let last = pair.servers[0].received().pop().expect("the preferred server is the same");
     assert_eq!((last.uri.as_str(), last.authorization.as_str()), ("/last", "Bearer second"));
+    let bad = Credentials { token: Some("new\nline".into()), ..credentials(&pair.authority) };
+    assert!(pair.transport.replace_credentials(bad).is_err());
+    within(pair.client.read("/last")).await.expect("the good ones stay");
 }

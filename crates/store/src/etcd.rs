@@ -63,6 +63,10 @@ pub struct EtcdOptions {
 
 impl EtcdOptions {
     pub fn new(endpoints: Vec<Endpoint>) -> EtcdOptions {
+        let seconds = Duration::from_secs;
+        // Where there is another member, one whose machine is gone is left soon. etcd refuses pings every five seconds or less.
+        let (interval, timeout) =
+            if endpoints.len() > 1 { (seconds(6), seconds(3)) } else { (seconds(30), seconds(10)) };
         EtcdOptions {
             endpoints,
             prefix: "/registry/".into(),
@@ -70,7 +74,7 @@ impl EtcdOptions {
             timeout: Duration::from_secs(60),
             compaction: Some(Duration::from_secs(5 * 60)),
             read_only: false,
-            keep_alive: KeepAlive { interval: Duration::from_secs(30), timeout: Duration::from_secs(10) },
+            keep_alive: KeepAlive { interval, timeout },
         }
     }
 }

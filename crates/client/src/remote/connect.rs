@@ -61,7 +61,8 @@ pub(super) fn http(config: ClientConfig, liveness: Liveness) -> Http {
         .timer(TokioTimer::new())
         .http2_keep_alive_interval(interval)
         .http2_keep_alive_timeout(timeout)
-        .http2_keep_alive_while_idle(true)
+        // Where there are several, health checks look after idle connections.
+        .http2_keep_alive_while_idle(liveness == Liveness::Patient)
         .build(Deadline { connector, limit: timeout })
 }
 

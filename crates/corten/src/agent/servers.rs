@@ -1,15 +1,18 @@
-//! The API servers of the cluster, as its EndpointSlice `default/kubernetes` lists them. The list is kept on disk, so that an
-//! agent starts while the servers of its command line are down.
+//! The API servers of the cluster, as the EndpointSlices of the Service `default/kubernetes` list them. The list is kept on disk,
+//! so that an agent starts while the servers of its command line are down.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use corten_api::{Value, json};
-use corten_client::{Caches, Key, Servers, kinds};
+use corten_client::{Caches, Object, Servers, kinds};
+use tokio::sync::Notify;
 
 const FILE: &str = "servers.json";
+const NAMESPACE: &str = "default";
 
 /// Uses the list of an earlier run. A damaged one is ignored, because the cluster has it.
 pub(super) fn recall(servers: &Servers, folder: &Path) -> anyhow::Result<()> {
@@ -30,12 +33,19 @@ pub(super) fn recall(servers: &Servers, folder: &Path) -> anyhow::Result<()> {
 
 /// Takes up every change of the list until this is dropped.
 pub(super) async fn follow(servers: Servers, caches: Caches, folder: PathBuf) {
-    let key = Key::new("default", "kubernetes");
-    let slices = caches.of(&kinds::ENDPOINT_SLICES.only(&key));
-    let mut changes = slices.changes();
+    // The proxy and the DNS server have the same cache.
+    let slices = caches.of(&kinds::ENDPOINT_SLICES);
+    let changed = Arc::new(Notify::new());
+    let notify = changed.clone();
+    slices.subscribe(move |change| {
+        if lists_servers(change.object()) {
+            notify.notify_one();
+        }
+    });
     loop {
-        changes.skip();
-        let listed = slices.get(&key).map(|slice| slice.with_tree(addresses)).unwrap_or_default();
+        changed.notified().await;
+        let own = slices.filter(NAMESPACE, lists_servers);
+        let listed = possible(own.iter().flat_map(|slice| slice.with_tree(addresses)));
         match servers.learn(&listed) {
             Ok(true) => {
                 tracing::info!(servers = ?listed, "API servers of the cluster");
@@ -46,8 +56,13 @@ pub(super) async fn follow(servers: Servers, caches: Caches, folder: PathBuf) {
             Ok(false) => {}
             Err(err) => tracing::error!(%err, "cannot connect to the cluster's servers"),
         }
-        changes.next().await;
     }
+}
+
+/// True for the EndpointSlices of the Service `default/kubernetes`: one for each IP family and port.
+fn lists_servers(slice: &Object) -> bool {
+    let service = slice.labels.get("kubernetes.io/service-name").and_then(Value::as_str);
+    slice.key.namespace == NAMESPACE && service == Some("kubernetes")
 }
 
 fn remember(learned: &[SocketAddr], folder: &Path) -> anyhow::Result<()> {
@@ -67,7 +82,7 @@ fn addresses(slice: &Value) -> Vec<SocketAddr> {
     let ready = endpoints.filter(|endpoint| endpoint.bool_at(&["conditions", "ready"]) != Some(false));
     let texts = ready.flat_map(|endpoint| endpoint.items_at(&["addresses"])).filter_map(Value::as_str);
     let addresses = texts.filter_map(|text| text.parse::<IpAddr>().ok());
-    possible(addresses.map(|address| SocketAddr::new(address, port)))
+    addresses.map(|address| SocketAddr::new(address, port)).collect()
 }
 
 /// The addresses that a server of another machine can have, sorted, each once.
