@@ -136,7 +136,7 @@ impl Service {
         }
         let (code, kind, text) = match request.uri().path() {
             "/version" => (StatusCode::OK, "application/json", versions()),
-            "/health" => (StatusCode::OK, "application/json", self.health()),
+            "/health" => self.health(request.uri().query().unwrap_or_default()),
             "/livez" | "/readyz" => (StatusCode::OK, "text/plain; charset=utf-8", "ok\n".to_owned()),
             "/metrics" => {
                 (StatusCode::OK, corten_serving::http::METRICS_CONTENT_TYPE, self.etcd.metrics(&self.traffic))
@@ -149,11 +149,15 @@ impl Service {
         response
     }
 
-    fn health(&self) -> String {
-        if self.etcd.is_healthy() {
-            r#"{"health":"true","reason":""}"#.to_owned()
-        } else {
-            r#"{"health":"false","reason":"ALARM NOSPACE"}"#.to_owned()
+    /// The health as etcd reports it. Alarms in `exclude` do not count.
+    fn health(&self, query: &str) -> (StatusCode, &'static str, String) {
+        let excluded: Vec<&str> = query.split('&').filter_map(|pair| pair.strip_prefix("exclude=")).collect();
+        match self.etcd.complaint(&excluded) {
+            None => (StatusCode::OK, "application/json", r#"{"health":"true","reason":""}"#.to_owned()),
+            Some(why) => {
+                let text = format!("{{\"health\":\"false\",\"reason\":\"{why}\"}}\n");
+                (StatusCode::SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", text)
+            }
         }
     }
 }
@@ -169,8 +173,12 @@ fn versions() -> String {
 }
 
 impl Etcd {
-    fn is_healthy(&self) -> bool {
-        self.check_alarm().is_ok() && !self.store.is_closed()
+    /// The reason for which the server is not healthy, if it is not.
+    fn complaint(&self, excluded: &[&str]) -> Option<String> {
+        let alarms = self.active_alarms();
+        let alarm =
+            alarms.iter().find(|alarm| !excluded.contains(alarm)).map(|alarm| format!("ALARM {alarm}"));
+        alarm.or_else(|| self.store.is_closed().then(|| "the store is closed".to_owned()))
     }
 }
 

@@ -62,6 +62,11 @@ impl Etcd {
         AlarmResponse { header: Some(self.header()), alarms }
     }
 
+    /// The names of the alarms that are active.
+    pub(crate) fn active_alarms(&self) -> Vec<&'static str> {
+        self.alarms.lock().iter().map(|alarm| name(*alarm)).collect()
+    }
+
     pub(crate) fn check_alarm(&self) -> Result<(), Status> {
         if self.alarms.lock().contains(&AlarmType::NoSpace) { Err(NO_SPACE.into()) } else { Ok(()) }
     }

@@ -11,7 +11,8 @@ use corten_grpc::protobuf::Message;
 use corten_grpc::{CallOptions, Channel, ChannelOptions, Code, Endpoint, Receiver, Sender, Status};
 use corten_store::Store;
 use sha2::{Digest, Sha256};
-use tokio::net::UnixListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -48,6 +49,16 @@ impl Server {
     async fn call<A: Message, B: Message>(&self, method: &'static str, request: A) -> Result<B, Status> {
         let options = CallOptions { max_message: 256 << 20, ..CallOptions::default() };
         timeout(DEADLINE, self.channel.unary(method, &request, options)).await.expect("no response")
+    }
+
+    /// A plain HTTP request, and its response as text.
+    async fn get(&self, path: &str) -> String {
+        let mut connection = UnixStream::connect(self.directory.path().join("socket")).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: etcd\r\nconnection: close\r\n\r\n");
+        connection.write_all(request.as_bytes()).await.unwrap();
+        let mut response = String::new();
+        timeout(DEADLINE, connection.read_to_string(&mut response)).await.expect("no response").unwrap();
+        response
     }
 
     async fn put(&self, key: &str, value: &str) -> i64 {
@@ -542,8 +553,13 @@ async fn an_alarm_refuses_writes_until_it_is_disarmed() {
     let put = || PutRequest { key: bytes("a"), ..PutRequest::default() };
     assert_eq!(server.call::<_, PutResponse>(methods::PUT, put()).await, Err(errors::NO_SPACE.into()));
     assert_eq!(server.range(all()).await.count, 0, "reads go on");
+    let unhealthy = server.get("/health").await;
+    assert!(unhealthy.starts_with("HTTP/1.1 503 "), "{unhealthy}");
+    assert!(unhealthy.contains(r#"{"health":"false","reason":"ALARM NOSPACE"}"#), "{unhealthy}");
+    assert!(server.get("/health?exclude=NOSPACE").await.starts_with("HTTP/1.1 200 "));
     server.call::<_, AlarmResponse>(methods::ALARM, alarm(AlarmAction::Deactivate)).await.unwrap();
     assert!(server.call::<_, PutResponse>(methods::PUT, put()).await.is_ok());
+    assert!(server.get("/health").await.starts_with("HTTP/1.1 200 "));
 }
 
 #[tokio::test]
