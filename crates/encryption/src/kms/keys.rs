@@ -83,7 +83,8 @@ impl DecryptedKeys {
         if self.failures.len() >= MAX_FAILURES && !self.failures.contains_key(&digest) {
             self.failures.clear();
         }
-        let known = self.failures.insert(digest, Arc::clone(&reason));
-        known.is_none_or(|known| known != reason)
+        let known = self.failures.get(&digest).is_some_and(|known| *known == reason);
+        self.failures.insert(digest, reason);
+        !known
     }
 }
