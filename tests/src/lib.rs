@@ -14,7 +14,7 @@ mod waiting;
 
 pub use kubectl::kubectl_minor;
 pub use machines::{Machine, Switch};
-pub use manifests::{Sample, pod, sample};
+pub use manifests::{Sample, pod, sample, widgets};
 pub use served::{Served, served, settled};
 pub use traffic::{Answer, ECHO, LongConnection, PORT};
 pub use waiting::eventually;

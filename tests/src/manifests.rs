@@ -32,6 +32,21 @@ pub fn sample(served: &Served, base: &str) -> Option<Sample> {
     Some(Sample { name, object, status: status_of(served) })
 }
 
+/// The definition of a custom resource with any fields, `widgets.example.com`.
+pub fn widgets() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+            }}}],
+        },
+    })
+}
+
 /// A pod that asks for one container.
 pub fn pod(name: &str) -> Value {
     json!({

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output, Stdio};
 
-use corten_e2e::eventually;
+use corten_e2e::{eventually, widgets};
 use corten_testkit::{Client, Request, Response, Server, corten_binary};
 use serde_json::{Value, json};
 
@@ -176,17 +176,7 @@ fn a_deleted_namespace_comes_back() {
     let client = server.client();
     let namespace = json!({"metadata": {"name": "shop", "labels": {"team": "a"}}});
     client.post("/api/v1/namespaces", &namespace).expect(201);
-    let definition = json!({
-        "metadata": {"name": "widgets.example.com"},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced",
-            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
-                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-            }}}],
-        },
-    });
-    client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).expect(201);
+    client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &widgets()).expect(201);
     let widgets = "/apis/example.com/v1/namespaces/shop/widgets";
     let widget =
         json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "size": 7});

@@ -7,7 +7,7 @@ use crate::s3::listing;
 pub fn read_archive(bytes: &[u8], limit: u64) -> Result<usize, ArchiveError> {
     let mut archive = Archive::open(bytes, None, limit)?;
     let (mut count, mut plain) = (0, 0);
-    while let Some(record) = archive.next()? {
+    while let Some(record) = archive.next_record()? {
         count += 1;
         plain += match record {
             Record::Entry(entry) => (entry.key.len() + entry.value.len()) as u64,

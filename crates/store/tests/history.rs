@@ -1,4 +1,5 @@
 //! History beyond compaction: what is compacted stays readable by name, and for nothing else.
+#![expect(clippy::unwrap_used, reason = "helpers of a test may panic as the test itself")]
 
 mod common;
 

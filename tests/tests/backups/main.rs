@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use corten_e2e::eventually;
+use corten_e2e::{eventually, widgets};
 use corten_testkit::{Client, DataDirectory, Server, corten_binary};
 use serde_json::{Value, json};
 
@@ -85,17 +85,7 @@ fn map(name: &str, value: &str) -> Value {
 
 /// One object of each kind of record.
 fn fill(client: &Client) {
-    let definition = json!({
-        "metadata": {"name": "widgets.example.com"},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced",
-            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
-                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-            }}}],
-        },
-    });
-    client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).expect(201);
+    client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &widgets()).expect(201);
     let widget =
         json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "size": 1.5});
     eventually("the custom resource is served", || client.post(WIDGETS, &widget).status == 201);

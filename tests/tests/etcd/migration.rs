@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Output, Stdio};
 
-use corten_e2e::eventually;
+use corten_e2e::{eventually, widgets};
 use corten_testkit::{Client, DataDirectory, Server, corten_binary};
 use serde_json::{Value, json};
 
@@ -39,17 +39,7 @@ fn expect_refused(arguments: &[&str], why: &str) {
 
 /// One object of each form in which datastores keep them.
 fn fill(client: &Client) {
-    let definition = json!({
-        "metadata": {"name": "widgets.example.com"},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced",
-            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
-                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-            }}}],
-        },
-    });
-    client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).expect(201);
+    client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &widgets()).expect(201);
     let widget =
         json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "size": 1.5});
     eventually("the custom resource is served", || client.post(WIDGETS, &widget).status == 201);

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use corten_e2e::widgets;
 use corten_testkit::Server;
 use serde_json::{Value, json};
 
@@ -18,18 +19,7 @@ fn objects_are_the_same_after_server_and_etcd_were_killed() {
     let mut etcd = EtcdServer::start(&[]);
     let mut server = start(&etcd);
     let client = server.client();
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.example.com"},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced",
-            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
-                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-            }}}],
-        },
-    });
-    client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).expect(201);
+    client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &widgets()).expect(201);
     let widget =
         json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "size": 1.5});
     while client.post(WIDGETS, &widget).status != 201 {}

@@ -54,7 +54,7 @@ impl<R: Read> Archive<R> {
     }
 
     /// The next record; `None` after the last one, once the whole archive is verified.
-    pub fn next(&mut self) -> Result<Option<Record>, ArchiveError> {
+    pub fn next_record(&mut self) -> Result<Option<Record>, ArchiveError> {
         let Some(mut decoder) = self.decoder.take() else { return Ok(None) };
         match record::read(&mut decoder)? {
             Next::Record(record) => {
@@ -101,6 +101,6 @@ pub struct Checked {
 /// Reads a whole archive and keeps nothing of it.
 pub fn verify(from: impl Read, passphrase: Option<&Passphrase>, limit: u64) -> Result<Checked, ArchiveError> {
     let mut archive = Archive::open(from, passphrase, limit)?;
-    while archive.next()?.is_some() {}
+    while archive.next_record()?.is_some() {}
     Ok(Checked { header: archive.header, entries: archive.counts.entries })
 }

@@ -43,7 +43,7 @@ fn write(records: &[Record], passphrase: Option<&Passphrase>) -> Vec<u8> {
 fn read(bytes: &[u8], passphrase: Option<&Passphrase>, limit: u64) -> Result<Vec<Record>, ArchiveError> {
     let mut archive = Archive::open(bytes, passphrase, limit)?;
     let mut records = Vec::new();
-    while let Some(record) = archive.next()? {
+    while let Some(record) = archive.next_record()? {
         records.push(record);
     }
     Ok(records)

@@ -176,12 +176,21 @@ pub(crate) async fn fill(
     let target = to.open(Role::Target).await?;
     check_target(&target, source, overwrite)?;
     marker::set(&target, source).await?;
-    let objects = copy::objects(&store)?;
+    raise(&target, to, revision).await?;
+    let objects = copy::objects(&store)?.into_iter().map(|entry| known_until(entry, revision)).collect::<Vec<_>>();
     let outdated = copy::outdated(&target).await?;
     copy_differences(&store, &target, &objects, &outdated, "copying").await?;
     let (_, target) = check(&Settled { store: store.clone(), objects, revision }, target, to).await?;
     close(store).await?;
     Ok(Filled { target, revision })
+}
+
+/// An entry of a store whose clients know no later revision than this one.
+fn known_until(entry: Arc<Entry>, revision: u64) -> Arc<Entry> {
+    if entry.mod_revision <= revision {
+        return entry;
+    }
+    Arc::new(Entry { mod_revision: revision, ..Entry::clone(&entry) })
 }
 
 impl Filled {

@@ -67,7 +67,7 @@ async fn open(directory: &Path, encryption: Option<&Path>) -> anyhow::Result<Sto
 fn read(archive: &Verified, to: &mpsc::Sender<Record>) -> anyhow::Result<()> {
     let file = BufReader::with_capacity(256 << 10, File::open(&archive.path)?);
     let mut records = Archive::open(file, archive.passphrase.as_ref(), archive.max_size)?;
-    while let Some(record) = records.next()? {
+    while let Some(record) = records.next_record()? {
         // The receiver ends first only with an error of its own.
         if to.blocking_send(record).is_err() {
             break;
