@@ -4,6 +4,7 @@ mod addons;
 mod authentication;
 mod datastore;
 mod joining;
+mod memory;
 pub(crate) mod node_network;
 
 use std::io::IsTerminal;
@@ -392,7 +393,9 @@ async fn serve(
         }
         None => None,
     };
+    let memory = tokio::spawn(memory::release_after_load(store.progress()));
     let stopped = stop.wait_unless_failed(&store).await;
+    memory.abort();
     tracing::info!("stopping");
     drop((node, controllers, etcd, store));
     running.stop().await;
