@@ -4,6 +4,7 @@
 //! bounded ring that every watcher reads at its own pace; the ring never waits for a slow watcher. Older events come from
 //! the store's history.
 
+pub(crate) mod aging;
 mod event;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -322,6 +323,24 @@ impl Cache {
         self.check_entries(events.iter().filter_map(|event| event.current.as_ref()))?;
         let reached = events.last().filter(|_| events.len() >= PAGE).map_or(up_to, |last| last.revision);
         Ok((events.iter().map(|e| Arc::new(self.event(e))).collect(), reached))
+    }
+
+    /// Drops the events up to a revision from the ring.
+    pub(crate) fn forget_events(&self, up_to: u64) {
+        let forgotten: Vec<Arc<Event>> = {
+            let mut inner = self.inner.write();
+            let count = inner.ring.partition_point(|event| event.revision <= up_to);
+            let forgotten: Vec<_> = inner.ring.drain(..count).collect();
+            if let Some(last) = forgotten.last() {
+                inner.complete_after = last.revision;
+                inner.ring_bytes -= forgotten.iter().map(|event| event.size()).sum::<usize>();
+                let room = inner.ring.len();
+                inner.ring.shrink_to(room);
+            }
+            forgotten
+        };
+        // Freed without the lock: the store's committer may wait for it.
+        drop(forgotten);
     }
 
     fn event(&self, event: &StoreEvent) -> Event {

@@ -170,6 +170,7 @@ pub struct Running {
     definitions: tokio::task::JoinHandle<()>,
     aggregation: tokio::task::JoinHandle<()>,
     manifests: tokio::task::JoinHandle<()>,
+    aging: tokio::task::JoinHandle<()>,
     scraper: Option<tokio::task::JoinHandle<()>>,
 }
 
@@ -239,12 +240,13 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let definitions = tokio::spawn(crd::run(server.clone()));
     let aggregation = tokio::spawn(aggregation::run(server.clone(), api_services));
     let manifests = tokio::spawn(admission::configuration::follow(server.clone()));
+    let aging = tokio::spawn(cache::aging::run(server.clone()));
     let scraper =
         options.resource_metrics.then(|| tokio::spawn(resource_metrics::scrape_kubelets(server.clone())));
     let task = options
         .listener
         .map(|listener| tokio::spawn(listen::serve(server.clone(), listener, acceptor, stopping)));
-    Ok(Running { server, stop, task, reconciler, definitions, aggregation, manifests, scraper })
+    Ok(Running { server, stop, task, reconciler, definitions, aggregation, manifests, aging, scraper })
 }
 
 impl Running {
@@ -267,6 +269,7 @@ impl Running {
         self.definitions.abort();
         self.aggregation.abort();
         self.manifests.abort();
+        self.aging.abort();
         if let Some(scraper) = &self.scraper {
             scraper.abort();
         }
@@ -275,6 +278,7 @@ impl Running {
         let _ = self.definitions.await;
         let _ = self.aggregation.await;
         let _ = self.manifests.await;
+        let _ = self.aging.await;
         bootstrap::remove_endpoint(&self.server).await;
         self.server.health.set_stopping();
         self.stop.send_replace(true);

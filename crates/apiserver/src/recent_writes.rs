@@ -81,6 +81,12 @@ impl RecentWrites {
         }
     }
 
+    /// Drops all trees.
+    pub(crate) fn clear(&self) {
+        let objects = std::mem::take(&mut *self.0.lock());
+        objects.iter().for_each(|object| object.written_tree.clear());
+    }
+
     /// Drops the trees of all but the last [`KEPT`] objects. Called by the threads that create trees, not by the
     /// committer: memory is freed where it was allocated.
     pub(crate) fn trim(&self) {

@@ -87,6 +87,11 @@ impl ServerProcess {
         Ok(ServerProcess { child, pid, target, ready_after: started.elapsed() })
     }
 
+    /// Kills the server with SIGKILL.
+    pub(crate) async fn kill(mut self) -> anyhow::Result<()> {
+        self.child.kill().await.context("cannot kill the server")
+    }
+
     /// Stops the server; returns the time until it exited.
     pub(crate) async fn stop(mut self) -> anyhow::Result<Duration> {
         let started = Instant::now();

@@ -3,12 +3,13 @@
 mod dns;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Subcommand;
 use corten_bench::{
-    AdmissionOptions, ApiserverOptions, ClusterOptions, ControllersOptions, CrdOptions, NodeOptions,
-    ProxyOptions, Report, SchedulerOptions, Upstream,
+    AdmissionOptions, ApiserverOptions, ClusterOptions, ControllersOptions, CrdOptions, KillsOptions,
+    NodeOptions, ProxyOptions, ReleaseOptions, Report, SchedulerOptions, Upstream,
 };
 
 #[derive(clap::Args)]
@@ -29,8 +30,12 @@ enum What {
     Controllers(ControllersArgs),
     /// Measure a new API server with many custom resource definitions, and upstream's with the same requests.
     Crd(CrdArgs),
+    /// Kill a server while it writes, again and again, and check that no acknowledged write is lost.
+    Kills(KillsArgs),
     /// Measure the node of a new cluster while it runs pods.
     Node(NodeArgs),
+    /// Measure the memory and disk that a server releases after load.
+    Release(ReleaseArgs),
     /// Measure the scheduler with a new API server.
     Scheduler(SchedulerArgs),
     /// Measure the DNS server with a large cluster in memory.
@@ -221,6 +226,51 @@ struct ProxyArgs {
     endpoints: Option<usize>,
 }
 
+#[derive(clap::Args)]
+struct KillsArgs {
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// Number of kills [default: 10000].
+    #[arg(long)]
+    kills: Option<usize>,
+    #[arg(long)]
+    connections: Option<usize>,
+    /// Seed of the random numbers [default: the time].
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Server binary to kill [default: this program].
+    #[arg(long)]
+    server_binary: Option<PathBuf>,
+    /// Directory for the data of the server.
+    #[arg(long)]
+    work_dir: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+struct ReleaseArgs {
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// Number of objects that stay [default: 270].
+    #[arg(long)]
+    live: Option<usize>,
+    /// Number of writes [default: 880000].
+    #[arg(long)]
+    writes: Option<usize>,
+    #[arg(long)]
+    connections: Option<usize>,
+    /// Seconds without requests after the load [default: 345].
+    #[arg(long)]
+    quiet_seconds: Option<u32>,
+    /// Server binary to measure [default: this program].
+    #[arg(long)]
+    server_binary: Option<PathBuf>,
+    /// Directory on the disk to measure.
+    #[arg(long)]
+    work_dir: Option<PathBuf>,
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -234,7 +284,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             What::Cluster(args) => cluster(args),
             What::Controllers(args) => controllers(args).await,
             What::Crd(args) => crd(args).await,
+            What::Kills(args) => kills(args).await,
             What::Node(args) => node(args).await,
+            What::Release(args) => release(args).await,
             What::Scheduler(args) => scheduler(args).await,
             What::Dns(args) => print(&dns::run(&args)?, args.json),
             What::Proxy(args) => proxy(&args),
@@ -250,6 +302,27 @@ async fn admission(args: AdmissionArgs) -> anyhow::Result<()> {
     options.connections = args.connections.unwrap_or(options.connections);
     options.work_dir = args.work_dir.unwrap_or(options.work_dir);
     let report = corten_bench::admission(options).await?;
+    print(&report, args.json)
+}
+
+async fn kills(args: KillsArgs) -> anyhow::Result<()> {
+    let mut options = KillsOptions { server_binary: args.server_binary, ..KillsOptions::default() };
+    options.kills = args.kills.unwrap_or(options.kills);
+    options.connections = args.connections.unwrap_or(options.connections);
+    options.seed = args.seed.unwrap_or(options.seed);
+    options.work_dir = args.work_dir.unwrap_or(options.work_dir);
+    let report = corten_bench::kills(options).await?;
+    print(&report, args.json)
+}
+
+async fn release(args: ReleaseArgs) -> anyhow::Result<()> {
+    let mut options = ReleaseOptions { server_binary: args.server_binary, ..ReleaseOptions::default() };
+    options.live = args.live.unwrap_or(options.live);
+    options.writes = args.writes.unwrap_or(options.writes);
+    options.connections = args.connections.unwrap_or(options.connections);
+    options.quiet = args.quiet_seconds.map_or(options.quiet, |seconds| Duration::from_secs(seconds.into()));
+    options.work_dir = args.work_dir.unwrap_or(options.work_dir);
+    let report = corten_bench::release(options).await?;
     print(&report, args.json)
 }
 

@@ -8,6 +8,7 @@ mod datastore;
 mod encryption;
 mod joining;
 mod line;
+mod memory;
 pub(crate) mod node_network;
 
 use std::io::IsTerminal;
@@ -488,6 +489,7 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
         node,
     };
     user.acknowledge();
+    let memory = tokio::spawn(memory::release_after_load(store.progress()));
     let mut stopping = Box::pin(stop.wait_unless_failed(&store));
     let stopped = loop {
         let fresh = tokio::select! {
@@ -508,6 +510,7 @@ async fn serve(line: ServerLine, started: Instant, threads: Arc<WorkerThreads>) 
             user.acknowledge();
         }
     };
+    memory.abort();
     tracing::info!("stopping");
     drop((stopping, user, backups));
     components.stop().await;

@@ -4,15 +4,16 @@
 //! stream that is further behind reads history from the store.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use corten_store::{Event, Observer, Revision, Store};
 use parking_lot::Mutex;
+use tokio::sync::watch::Receiver;
 
 const MAX_EVENTS: usize = 8192;
 const MAX_BYTES: usize = 8 << 20;
-/// Events that are older are dropped with the next write.
+/// Events that are older are dropped.
 const MAX_AGE: Duration = Duration::from_secs(60);
 
 /// The sizes of a page, which ends with a revision.
@@ -53,6 +54,23 @@ impl Recent {
         }
         drop(ring);
         recent
+    }
+
+    /// Drops old events after the last write, until the store closes or nothing reads them. There is no timer while nothing is
+    /// written.
+    pub(crate) async fn age(recent: Weak<Recent>, mut progress: Receiver<Revision>) {
+        while progress.changed().await.is_ok() {
+            loop {
+                tokio::time::sleep(MAX_AGE).await;
+                let Some(recent) = recent.upgrade() else { return };
+                let mut ring = recent.ring.lock();
+                ring.trim(Instant::now());
+                if ring.events.is_empty() {
+                    ring.events = VecDeque::new();
+                    break;
+                }
+            }
+        }
     }
 
     /// The revision up to which events are known.

@@ -52,6 +52,7 @@ pub struct Etcd {
 impl Etcd {
     pub fn new(store: Store, identity: Identity, options: Options) -> Arc<Etcd> {
         let recent = Recent::of(&store);
+        tokio::spawn(Recent::age(Arc::downgrade(&recent), store.progress()));
         Arc::new(Etcd { store, identity, options, recent, alarms: Mutex::default() })
     }
 

@@ -13,7 +13,7 @@ use std::{
 use crate::{
     Committed, Error, LeaseId, Outcome, Revision,
     disk::DiskFile,
-    log::{Engine, Snapshot},
+    log::{Engine, Next, Snapshot},
     plan::{Changes, Planner},
     queue::{Reply, Request},
     shared::Shared,
@@ -30,6 +30,8 @@ pub(crate) struct Committer {
     snapshot_bytes: u64,
     /// True if the last commit failed. A full disk fails every commit, and is logged once.
     is_failing: bool,
+    /// True if the disk was too full for the last commit with puts.
+    is_full: bool,
     /// Held while this thread may write.
     lock: Box<dyn DiskFile>,
 }
@@ -41,6 +43,8 @@ struct Planned {
     responses: Vec<Response>,
     /// True if a snapshot is to replace the logs.
     shrink: bool,
+    /// True if prepared space is to be freed.
+    trim: bool,
 }
 
 impl Committer {
@@ -52,7 +56,16 @@ impl Committer {
         snapshot_bytes: u64,
         lock: Box<dyn DiskFile>,
     ) -> Self {
-        Committer { shared, engine, witness, assigned, snapshot_bytes, is_failing: false, lock }
+        Committer {
+            shared,
+            engine,
+            witness,
+            assigned,
+            snapshot_bytes,
+            is_failing: false,
+            is_full: false,
+            lock,
+        }
     }
 
     /// Runs until the queue is closed and empty.
@@ -69,14 +82,17 @@ impl Committer {
     }
 
     fn commit(&mut self, requests: Vec<Request>) {
-        let Planned { changes, assigned, responses, shrink } = self.plan(requests);
+        let Planned { changes, assigned, responses, shrink, trim } = self.plan(requests);
         if let Some(error) = self.shared.failure() {
             responses.into_iter().for_each(|response| response.fail(&error));
             return;
         }
         self.assigned = assigned;
         if changes.is_empty() {
-            self.begin_generation(shrink);
+            self.begin_generation(shrink.then_some(Next::Small));
+            if trim && let Err(error) = self.engine.trim() {
+                self.shared.fail_or_warn(&error, "cannot free space prepared for writes");
+            }
             responses.into_iter().for_each(Response::send);
             return;
         }
@@ -87,7 +103,14 @@ impl Committer {
                 }
                 self.publish(&changes);
                 responses.into_iter().for_each(Response::send);
-                self.begin_generation(shrink || self.needs_snapshot());
+                self.is_full &= !changes.has_puts();
+                let frees = self.is_full
+                    && changes.compacted.is_some_and(|revision| self.engine.reaches_back(revision));
+                if frees {
+                    self.shared.housekeeping.allow_snapshot();
+                }
+                let small = (shrink || frees).then_some(Next::Small);
+                self.begin_generation(small.or_else(|| self.needs_snapshot().then_some(Next::Prepared)));
             }
             Err(error @ Error::Sync { .. }) => {
                 self.shared.fail(&error);
@@ -104,9 +127,9 @@ impl Committer {
                 }
                 responses.into_iter().for_each(|response| response.fail(&error));
                 let compacted = self.shared.live.compacted();
-                self.begin_generation(
-                    matches!(error, Error::NoSpace(_)) && self.engine.reaches_back(compacted),
-                );
+                self.is_full |= matches!(error, Error::NoSpace(_));
+                let frees = self.is_full && self.engine.reaches_back(compacted);
+                self.begin_generation(frees.then_some(Next::Small));
             }
         }
     }
@@ -117,25 +140,19 @@ impl Committer {
         logs >= self.snapshot_bytes.max(snapshot)
     }
 
-    /// Continues in a new log and queues a snapshot of the current state, if `wanted` and possible.
-    fn begin_generation(&mut self, wanted: bool) {
+    /// Continues in a new log and queues a snapshot of the current state, if one is wanted and possible.
+    fn begin_generation(&mut self, next: Option<Next>) {
         let housekeeping = &self.shared.housekeeping;
-        if !wanted || !housekeeping.may_take_snapshot() {
-            return;
-        }
-        match self.engine.begin_generation() {
+        let Some(next) = next.filter(|_| housekeeping.may_take_snapshot()) else { return };
+        match self.engine.begin_generation(next) {
             Ok(false) => {}
             Ok(true) => {
                 let (state, leases) = (self.shared.live.state.read(), self.shared.leases.lock());
                 let compacted = self.shared.live.compacted();
                 housekeeping.take_snapshot(Snapshot::of(&state, &leases, compacted));
             }
-            Err(error @ Error::Sync { .. }) => self.shared.fail(&error),
             Err(error) => {
-                tracing::warn!(
-                    err = &error as &dyn StdError,
-                    "cannot start new log file; snapshot postponed"
-                );
+                self.shared.fail_or_warn(&error, "cannot start new log file; snapshot postponed");
                 housekeeping.snapshot_taken(false);
             }
         }
@@ -148,7 +165,7 @@ impl Committer {
         let sealing = &*self.shared.generations.sealing;
         let mut planner = Planner::new(&state, &leases, sealing, compacted, self.assigned, Instant::now());
         let mut responses = Vec::with_capacity(requests.len());
-        let mut shrink = false;
+        let (mut shrink, mut trim) = (false, false);
         for request in requests {
             responses.push(match request {
                 Request::Txn(txn, reply) => Response::Txn(planner.txn(txn), reply),
@@ -165,17 +182,22 @@ impl Committer {
                     shrink = true;
                     Response::Done(Ok(()), reply)
                 }
+                Request::Trim(reply) => {
+                    trim = true;
+                    Response::Done(Ok(()), reply)
+                }
                 Request::Raise(revision, reply) => Response::Done(planner.raise(revision), reply),
             });
         }
         let (changes, assigned) = planner.finish();
-        Planned { changes, assigned, responses, shrink }
+        Planned { changes, assigned, responses, shrink, trim }
     }
 
     /// Makes the changes durable: the log first, then the witness.
     fn store(&mut self, changes: &Changes) -> Result<(), Error> {
         let started = Instant::now();
-        self.engine.commit(changes)?;
+        let snapshot = self.shared.live.state.read().snapshot_bytes();
+        self.engine.commit(changes, snapshot)?;
         self.shared.commits.observe(started.elapsed().as_secs_f64());
         if let Some(last) = changes.writes.last() {
             let marks = Marks { acknowledged: last.event.revision, assigned: self.assigned };

@@ -55,14 +55,17 @@ impl Embedded {
     /// Opens the store in `dir`, and creates both if they do not exist. Blocks while loading.
     pub(crate) fn open(dir: &Path, options: Options) -> Result<Embedded, Error> {
         let disk = Arc::clone(&options.disk);
-        disk::create_directory(&*disk, dir).map_err(Error::file(dir))?;
+        let witness = dir.join(WITNESS);
+        let is_new = !disk.exists(&witness).map_err(Error::file(&witness))?;
+        // The names of the directories were synced before it got a witness file.
+        let created = if is_new { disk::create_directory(&*disk, dir) } else { disk.create_directory(dir) };
+        created.map_err(Error::file(dir))?;
         let lock = lock(&*disk, &dir.join(LOCK))?;
         let database = dir.join(DATABASE);
         if disk.exists(&database).map_err(Error::file(&database))? {
             return Err(Error::Format { path: database });
         }
         let mut tolerance = Tolerance::new(options.accept_loss);
-        let witness = dir.join(WITNESS);
         let marks = tolerance.take(Witness::read(&*disk, &witness)?.map_err(Error::from))?.flatten();
         let generations =
             Arc::new(Generations::open(Arc::clone(&disk), dir, options.sealing, &mut tolerance)?);
@@ -79,13 +82,16 @@ impl Embedded {
         let assigned = loaded.assigned;
         let acknowledged = loaded.state.revision;
         let witness = Witness::create(&*disk, &witness, Marks { acknowledged, assigned })?;
-        disk.sync_directory(dir).map_err(Error::sync(dir))?;
+        if is_new {
+            disk.sync_directory(dir).map_err(Error::sync(dir))?;
+        }
         let has_times = options.keep.is_some();
         let engine = Engine::new(Arc::clone(&generations), acknowledged, options.snapshot_bytes, has_times)?;
         let shared = Arc::new(Shared::new(loaded, generations, Queue::new(options.worker_threads)));
         let committer =
             Committer::new(Arc::clone(&shared), engine, witness, assigned, options.snapshot_bytes, lock);
-        let housekeeper = Housekeeper::new(Arc::clone(&shared), options.history, options.keep);
+        let housekeeper =
+            Housekeeper::new(Arc::clone(&shared), options.history, options.keep, options.snapshot_bytes);
         let embedded = Embedded { shared, keep: options.keep, threads: Mutex::default() };
         let committer = spawn("store-committer", move || committer.run());
         embedded.threads.lock().committer = Some(committer.map_err(Error::file(dir))?);

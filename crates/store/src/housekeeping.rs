@@ -74,6 +74,14 @@ impl Housekeeping {
         }
     }
 
+    /// Allows a snapshot at once although one has failed: the reason may be gone.
+    pub(crate) fn allow_snapshot(&self) {
+        let turn = &mut self.signals.lock().snapshot;
+        if matches!(turn, Turn::Failed(_)) {
+            *turn = Turn::Free;
+        }
+    }
+
     /// Queues a snapshot for writing.
     pub(crate) fn take_snapshot(&self, snapshot: Snapshot) {
         self.signals.lock().snapshot = Turn::Taken(Box::new(snapshot));
@@ -125,12 +133,24 @@ pub(crate) struct Housekeeper {
     history: History,
     /// History beyond compaction.
     keep: Option<Keep>,
+    /// The size up to which logs are not worth a snapshot.
+    small_log: u64,
+    /// True if the logs have grown, or a part of them was compacted, since they were last compared with the live entries.
+    is_shrink_due: bool,
 }
 
+/// The part of the size at which a snapshot is taken in any case that is not worth one.
+const SMALL_LOG: u64 = 256;
+
 impl Housekeeper {
-    pub(crate) fn new(shared: Arc<Shared>, history: Duration, keep: Option<Keep>) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        history: Duration,
+        keep: Option<Keep>,
+        snapshot_bytes: u64,
+    ) -> Self {
         let history = History { keep: history, samples: VecDeque::new() };
-        Housekeeper { shared, history, keep }
+        Housekeeper { shared, history, keep, small_log: snapshot_bytes / SMALL_LOG, is_shrink_due: false }
     }
 
     /// Runs until the store closes.
@@ -184,11 +204,46 @@ impl Housekeeper {
             tracing::debug!(revision, "compacting history");
             self.shared.queue.submit_blocking(|reply| Request::Compact(revision, reply))?;
         }
-        Ok(agenda.next)
+        self.is_shrink_due |= agenda.sampled || agenda.compact.is_some();
+        let again = self.shrink()?;
+        if agenda.compact.is_some() && agenda.next.is_none() {
+            // Nothing was written for as long as the history reaches back.
+            self.shared.queue.submit_blocking(Request::Trim)?;
+        }
+        Ok(agenda.next.into_iter().chain(again).min())
+    }
+
+    /// Replaces logs of which most is not live. The rest is needed as history until it is compacted up to the snapshot, so that
+    /// one is taken with each sample of the history, not only after the last compaction.
+    fn shrink(&mut self) -> Result<Option<Instant>, Error> {
+        if !self.is_shrink_due || !self.is_mostly_dead() {
+            self.is_shrink_due = false;
+            return Ok(None);
+        }
+        if !self.shared.housekeeping.may_take_snapshot() {
+            return Ok(Some(Instant::now() + RETRY));
+        }
+        self.is_shrink_due = false;
+        self.shared.queue.submit_blocking(Request::Shrink)?;
+        Ok(None)
+    }
+
+    /// True if less than half of the logs is live. Of history beyond compaction, `retention` decides.
+    fn is_mostly_dead(&self) -> bool {
+        if self.keep.is_some() {
+            return false;
+        }
+        let (logs, _) = self.shared.generations.sizes();
+        let live = self.shared.live.state.read().bytes;
+        logs > live + self.small_log
     }
 
     fn write_snapshot(&mut self) -> Result<Option<Instant>, Error> {
         if let Some(snapshot) = self.shared.housekeeping.taken() {
+            if self.keep.is_none() {
+                // The snapshot may need the space.
+                self.shared.generations.prune(self.shared.live.compacted())?;
+            }
             let written = snapshot.write(&self.shared.generations);
             self.shared.housekeeping.snapshot_taken(written.is_ok());
             written?;
@@ -228,6 +283,8 @@ struct Agenda {
     next: Option<Instant>,
     /// True if there are revisions newer than the last sample, which `next` will sample.
     sample_pending: bool,
+    /// True if the current revision is a new sample.
+    sampled: bool,
 }
 
 /// The number of samples per history period: history is kept for up to one such part longer.
@@ -246,7 +303,7 @@ impl History {
         }
         let (last_time, last) = self.samples.back().copied().unzip();
         let reached = compact.unwrap_or(compacted).max(last.unwrap_or(0));
-        let mut sample_pending = false;
+        let (mut sample_pending, mut sampled) = (false, false);
         let mut next_sample = None;
         if revision > reached {
             let due = last_time.and_then(|time: Instant| time.checked_add(step));
@@ -255,11 +312,14 @@ impl History {
                     sample_pending = true;
                     next_sample = Some(due);
                 }
-                None => self.samples.push_back((now, revision)),
+                None => {
+                    sampled = true;
+                    self.samples.push_back((now, revision));
+                }
             }
         }
         let oldest = self.samples.front().and_then(|(time, _)| time.checked_add(self.keep));
-        Agenda { compact, next: oldest.into_iter().chain(next_sample).min(), sample_pending }
+        Agenda { compact, next: oldest.into_iter().chain(next_sample).min(), sample_pending, sampled }
     }
 }
 
@@ -272,16 +332,20 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut history = History { keep: Duration::from_secs(80), samples: VecDeque::new() };
-        let idle = Agenda { compact: None, next: None, sample_pending: false };
+        let agenda = |compact, next: Option<u64>, sample_pending, sampled| {
+            let next = next.map(at);
+            Agenda { compact, next, sample_pending, sampled }
+        };
+        let idle = agenda(None, None, false, false);
         assert_eq!(history.sample(at(0), 5, 5), idle, "nothing to compact");
-        let waiting = Agenda { compact: None, next: Some(at(81)), sample_pending: false };
+        let waiting = agenda(None, Some(81), false, true);
         assert_eq!(history.sample(at(1), 6, 5), waiting);
-        let pending = Agenda { compact: None, next: Some(at(11)), sample_pending: true };
+        let pending = agenda(None, Some(11), true, false);
         assert_eq!(history.sample(at(2), 7, 5), pending, "sampled once per step");
         assert_eq!(history.sample(at(11), 9, 5), waiting, "the sample at 11 covers 7 to 9");
-        let first = Agenda { compact: Some(6), next: Some(at(91)), sample_pending: false };
+        let first = agenda(Some(6), Some(91), false, false);
         assert_eq!(history.sample(at(81), 9, 5), first);
-        let second = Agenda { compact: Some(9), next: None, sample_pending: false };
+        let second = agenda(Some(9), None, false, false);
         assert_eq!(history.sample(at(91), 9, 6), second);
         assert_eq!(history.sample(at(200), 9, 9), idle);
     }

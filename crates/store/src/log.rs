@@ -27,4 +27,4 @@ mod write;
 
 pub(crate) use generations::Generations;
 pub(crate) use snapshot::Snapshot;
-pub(crate) use write::Engine;
+pub(crate) use write::{Engine, Next};

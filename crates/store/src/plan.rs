@@ -37,6 +37,10 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
+    pub(crate) fn has_puts(&self) -> bool {
+        self.writes.iter().any(|write| write.event.current.is_some())
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.writes.is_empty() && self.leases.is_empty() && self.compacted.is_none()
     }

@@ -31,6 +31,8 @@ pub(crate) enum Request {
     Compact(Revision, Reply<()>),
     /// Replace the logs by a snapshot.
     Shrink(Reply<()>),
+    /// Free the space that is prepared for further writes.
+    Trim(Reply<()>),
     /// Assign later revisions than this from now on.
     Raise(Revision, Reply<()>),
 }

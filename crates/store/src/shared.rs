@@ -55,6 +55,14 @@ impl Shared {
         self.failure.send_if_modified(|failure| failure.replace(error.clone()).is_none());
     }
 
+    /// Reports an error that only a failed sync makes final.
+    pub(crate) fn fail_or_warn(&self, error: &Error, message: &'static str) {
+        match error {
+            Error::Sync { .. } => self.fail(error),
+            error => tracing::warn!(err = error as &dyn StdError, "{message}"),
+        }
+    }
+
     pub(crate) fn failure(&self) -> Option<Error> {
         self.failure.borrow().clone()
     }

@@ -16,9 +16,16 @@ pub(crate) struct State {
     entries: BTreeMap<Arc<str>, Arc<Entry>>,
     pub(crate) revision: Revision,
     pub(crate) digest: u64,
+    /// The size of all entries, about as in a snapshot.
+    pub(crate) bytes: u64,
 }
 
 impl State {
+    /// The size of a snapshot, with some room for what sealing adds to values.
+    pub(crate) fn snapshot_bytes(&self) -> u64 {
+        self.bytes + self.bytes / 8 + (64 << 10)
+    }
+
     pub(crate) fn get(&self, key: &str) -> Option<&Arc<Entry>> {
         self.entries.get(key)
     }
@@ -26,7 +33,14 @@ impl State {
     /// Inserts an entry that was read from disk, and updates the digest.
     pub(crate) fn restore(&mut self, entry: Arc<Entry>) {
         self.digest ^= mark(&entry);
-        self.entries.insert(Arc::clone(&entry.key), entry);
+        self.insert(entry);
+    }
+
+    fn insert(&mut self, entry: Arc<Entry>) {
+        self.bytes += size(&entry);
+        if let Some(replaced) = self.entries.insert(Arc::clone(&entry.key), entry) {
+            self.bytes -= size(&replaced);
+        }
     }
 
     /// Opens the values of entries that were read from disk. Returns true if one of them should be sealed again.
@@ -35,6 +49,7 @@ impl State {
         for entry in self.entries.values_mut() {
             let (opened, is_stale) = sealing::open(sealing, Arc::clone(entry))?;
             is_any_stale |= is_stale;
+            self.bytes = self.bytes - size(entry) + size(&opened);
             *entry = opened;
         }
         Ok(is_any_stale)
@@ -43,11 +58,11 @@ impl State {
     pub(crate) fn apply(&mut self, event: &Event) {
         self.digest = advance(self.digest, event, mark);
         match &event.current {
-            Some(entry) => {
-                self.entries.insert(Arc::clone(&entry.key), Arc::clone(entry));
-            }
+            Some(entry) => self.insert(Arc::clone(entry)),
             None => {
-                self.entries.remove(&event.key);
+                if let Some(removed) = self.entries.remove(&event.key) {
+                    self.bytes -= size(&removed);
+                }
             }
         }
         self.revision = event.revision;
@@ -86,6 +101,12 @@ pub(crate) fn page<'a>(
     let limit = if limit == 0 { usize::MAX } else { limit };
     let entries_of_page = entries.by_ref().take(limit).cloned().collect();
     Range { entries: entries_of_page, revision, remaining: entries.count() as u64 }
+}
+
+/// The bytes of an entry in a file, without those that sealing adds.
+fn size(entry: &Entry) -> u64 {
+    const NUMBERS: usize = 65;
+    (NUMBERS + entry.key.len() + entry.value.len()) as u64
 }
 
 /// The contribution of one live entry to the digest.

@@ -77,6 +77,30 @@ async fn the_files_do_not_grow_without_bound() {
 }
 
 #[tokio::test]
+async fn files_are_small_again_after_load() {
+    let dir = tempdir().unwrap();
+    let options = Options { history: Duration::from_millis(400), ..Options::default() };
+    let store = Store::open(dir.path(), options).unwrap();
+    let value = "v".repeat(50_000);
+    for count in 0..400 {
+        commit(&store, vec![put(&format!("/{}", count % 10), &value)]).await.unwrap();
+    }
+    let bytes = || -> u64 {
+        let files = std::fs::read_dir(dir.path()).unwrap();
+        files.map(|file| file.unwrap().metadata().map_or(0, |file| file.len())).sum()
+    };
+    let small = async {
+        // Nothing is written any more: half a megabyte is live.
+        while bytes() > 3 * 500_000 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), small).await.unwrap();
+    assert_eq!(store.compacted(), store.revision());
+    assert_eq!(store.range("", "", 0).entries.len(), 10);
+}
+
+#[tokio::test]
 async fn a_second_process_gets_an_error_with_the_locked_path() {
     let dir = tempdir().unwrap();
     let store = open(dir.path());

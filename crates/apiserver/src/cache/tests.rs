@@ -176,3 +176,22 @@ async fn history_before_the_ring_reaches_back_to_the_compaction() {
     let refused = cache.events_from_history(first).await.unwrap_err();
     assert_eq!((refused.code, &*refused.reason), (410, "Expired"), "{refused}");
 }
+
+#[tokio::test]
+async fn aged_events_come_from_history() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), Options::default()).unwrap();
+    let cache = Cache::start(configmaps(), &store, &Arc::default());
+    let begin = cache.revision();
+    let first = put(&store, "a", "1").await;
+    let second = put(&store, "a", "2").await;
+    cache.forget_events(first);
+    assert_eq!(cache.events_after(begin, 9).unwrap_err(), Overtaken { complete_after: first });
+    assert_eq!(cache.events_after(first, 9).unwrap().0.len(), 1);
+    let (events, reached) = cache.events_since(begin, 9).await.unwrap();
+    assert_eq!((events.len(), events[0].revision, reached), (1, first, first));
+    cache.forget_events(second);
+    assert!(cache.events_after(second, 9).unwrap().0.is_empty());
+    let inner = cache.inner.read();
+    assert_eq!((inner.ring.len(), inner.ring_bytes, inner.ring.capacity()), (0, 0, 0));
+}

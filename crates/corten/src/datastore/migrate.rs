@@ -177,7 +177,8 @@ pub(crate) async fn fill(
     check_target(&target, source, overwrite)?;
     marker::set(&target, source).await?;
     raise(&target, to, revision).await?;
-    let objects = copy::objects(&store)?.into_iter().map(|entry| known_until(entry, revision)).collect::<Vec<_>>();
+    let objects =
+        copy::objects(&store)?.into_iter().map(|entry| known_until(entry, revision)).collect::<Vec<_>>();
     let outdated = copy::outdated(&target).await?;
     copy_differences(&store, &target, &objects, &outdated, "copying").await?;
     let (_, target) = check(&Settled { store: store.clone(), objects, revision }, target, to).await?;

@@ -149,12 +149,11 @@ impl LogFile {
         self.file.sync_data().map_err(Error::sync(&self.path))
     }
 
-    /// Writes a frame again and syncs it.
+    /// Writes a frame again, for the next sync.
     pub(super) fn rewrite(&self, part: Range<u64>) -> Result<(), Error> {
         let mut bytes = vec![0; usize::try_from(part.end - part.start).unwrap_or(0)];
         self.file.read_exact_at(&mut bytes, part.start).map_err(Error::file(&self.path))?;
-        self.file.write_all_at(&bytes, part.start).map_err(Error::disk(&self.path))?;
-        self.sync_frames()
+        self.file.write_all_at(&bytes, part.start).map_err(Error::disk(&self.path))
     }
 
     /// Allows reads of frames up to this offset.

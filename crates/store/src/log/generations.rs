@@ -182,6 +182,19 @@ impl Generations {
         if gone.is_empty() { Ok(()) } else { self.sync() }
     }
 
+    /// The free space of the disk; unlimited if the file system does not tell it.
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.disk.free_bytes(&self.dir).unwrap_or(u64::MAX)
+    }
+
+    /// True if the files that a load needs begin before a revision.
+    pub(super) fn is_loaded_from_before(&self, revision: Revision) -> bool {
+        let list = self.list.read();
+        let list = list.as_deref().unwrap_or_default();
+        let loaded = list.iter().rfind(|generation| generation.snapshot.get().is_some()).or(list.first());
+        loaded.is_some_and(|generation| generation.log.base < revision)
+    }
+
     /// The bytes of the logs since the last snapshot, and of that snapshot.
     pub(crate) fn sizes(&self) -> (u64, u64) {
         let list = self.list.read();

@@ -79,12 +79,18 @@ pub(crate) fn load(
     if let Some(snapshot) = all.get(first).and_then(|generation| generation.snapshot.get()) {
         replay.snapshot(snapshot)?;
     }
-    let mut tail = START..START;
-    for Generation { log, .. } in all[first..].iter().map(|generation| &**generation) {
-        tail = replay.log(log)?;
-    }
-    if let Some(last) = all.last().filter(|_| !replay.tolerance.lost && !tail.is_empty()) {
-        last.log.rewrite(tail)?;
+    for (index, Generation { log, .. }) in all.iter().map(|generation| &**generation).enumerate().skip(first)
+    {
+        let tail = replay.log(log)?;
+        let is_last = index + 1 == all.len();
+        if replay.tolerance.lost || !is_last && tail.end == log.end() {
+            continue;
+        }
+        if is_last {
+            log.rewrite(tail.clone())?;
+        }
+        // A frame that was never acknowledged is dropped.
+        log.cut(tail.end)?;
     }
     let is_whole = replay.has_all_live_entries();
     let Replay { mut state, leases, compacted, .. } = replay;
@@ -191,22 +197,18 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Replays a log, and truncates a frame that was never acknowledged. Returns the place of the last frame.
+    /// Replays a log, and returns the place of its last frame.
     fn log(&mut self, file: &LogFile) -> Result<Range<u64>, Error> {
         if file.base != self.state.revision {
             self.tolerance.accept_or_fail(Damage::Log { file: file.name.to_string(), at: 0 })?;
         }
-        let tail = self.frames(file, |replay, record| match record {
+        self.frames(file, |replay, record| match record {
             Record::Write(write) => replay.write(&write),
             record => {
                 replay.other(&record);
                 Ok(())
             }
-        })?;
-        if tail.end < file.end() && !self.tolerance.lost {
-            file.cut(tail.end)?;
-        }
-        Ok(tail)
+        })
     }
 
     /// Calls `replay` with every record of a file, and returns the place of the last frame.

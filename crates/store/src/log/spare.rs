@@ -90,7 +90,7 @@ impl Spare {
         }
     }
 
-    /// Removes the spare file, to free its space.
+    /// Removes the spare file, to free its space. It is not prepared again before a retry is allowed.
     pub(super) fn discard(&mut self) {
         self.wait_until_prepared();
         if let State::Ready(_) = std::mem::replace(&mut self.state, State::Failed)

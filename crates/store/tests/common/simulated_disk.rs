@@ -54,6 +54,7 @@ struct State {
     /// The kind of syncs that do nothing.
     ignored: Option<String>,
     fault: Option<Fault>,
+    has_failed: bool,
     capacity: u64,
 }
 
@@ -72,12 +73,18 @@ impl SimulatedDisk {
             syncs: BTreeMap::new(),
             ignored,
             fault: None,
+            has_failed: false,
             capacity: u64::MAX,
         })))
     }
 
     pub(crate) fn fail(&self, fault: Option<Fault>) {
         self.0.lock().fault = fault;
+    }
+
+    /// True if a fault has failed an operation.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.0.lock().has_failed
     }
 
     pub(crate) fn set_capacity(&self, capacity: u64) {
@@ -123,6 +130,7 @@ impl State {
             return Ok(());
         }
         fault.count -= 1;
+        self.has_failed = true;
         Err(io::Error::from_raw_os_error(fault.errno))
     }
 

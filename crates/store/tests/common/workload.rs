@@ -154,6 +154,7 @@ impl Run {
                 let store = Store::open(&directory(), options(&disk, phase)).expect("a store that opens");
                 store.observe("", recorder.clone());
                 worker.work(&store, requests / 5).await;
+                worker.leave_lease(&store).await;
                 last = store.revision();
                 store.close();
             }
@@ -229,6 +230,13 @@ impl Worker {
                 _ => store.shrink().await.expect("a snapshot"),
             }
         }
+    }
+
+    /// Leaves a lease in a log that has no writes.
+    async fn leave_lease(&mut self, store: &Store) {
+        store.shrink().await.expect("a snapshot");
+        let lease = store.grant(HOUR).await.expect("a lease");
+        self.fact(Fact::Granted(lease));
     }
 
     /// The operations of a transaction: puts of distinct keys, or a deletion.

@@ -113,6 +113,12 @@ impl Model {
         self.names.values().map(size).sum()
     }
 
+    /// The names and sizes of all files.
+    pub(crate) fn sizes(&self) -> BTreeMap<&Path, usize> {
+        let files = self.names.keys().filter_map(|path| Some((&**path, self.find(path)?)));
+        files.map(|(path, inode)| (path, self.files[inode].bytes.len())).collect()
+    }
+
     /// True if a power loss would change something.
     pub(crate) fn has_unsynced(&self) -> bool {
         !self.pending.is_empty() || self.files.iter().any(|file| !file.pending.is_empty())
