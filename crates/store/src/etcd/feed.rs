@@ -18,7 +18,7 @@ use corten_grpc::{Code, Receiver, Sender, Status};
 
 use super::{
     Etcd, number,
-    progress::has_ordered_progress,
+    progress::{REQUEST_AGAIN, has_ordered_progress},
     rpc::{Backoff, call_options, failure},
     translation::Unreadable,
     unsigned,
@@ -169,13 +169,20 @@ impl Etcd {
             ..WatchCreateRequest::default()
         };
         let mut watch = KeyWatch::start(self, create).await.ok()?;
+        let is_ordered = self.has_ordered_progress.load(Ordering::Acquire);
         let first = tokio::time::timeout(self.timeout, async {
-            if self.has_ordered_progress.load(Ordering::Acquire) {
-                watch.request_progress().await?;
-            } else {
+            if !is_ordered {
                 self.write_barrier().await.map_err(|error| Status::internal(error.to_string()))?;
             }
-            watch.next().await
+            loop {
+                if is_ordered {
+                    watch.request_progress().await?;
+                }
+                // Requested again: etcd sends no report while the watch reads a long history.
+                if let Ok(first) = tokio::time::timeout(REQUEST_AGAIN, watch.next()).await {
+                    return first;
+                }
+            }
         });
         match first.await {
             Ok(Err(End::Compacted(revision))) => Some(revision),
