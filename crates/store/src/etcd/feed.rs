@@ -19,15 +19,13 @@ use corten_grpc::{Code, Receiver, Sender, Status};
 
 use super::{
     Etcd, number,
-    progress::has_ordered_progress,
+    progress::{REQUEST_AGAIN, has_ordered_progress},
     rpc::{Backoff, call_options, failure},
     translation::Unreadable,
     unsigned,
 };
 use crate::{Entry, Error, Event, LeaseId, Revision, live::Live, state::State};
 
-/// The delay before the progress of a new watch is requested again.
-const PROGRESS_AGAIN: Duration = Duration::from_millis(100);
 /// The keys that are listed in one request.
 const PAGE: i64 = 500;
 /// The time for which values are prepared: of a list, and of a watch, which all readers and writers wait for. A value that is
@@ -185,7 +183,7 @@ impl Etcd {
             loop {
                 watch.request_progress().await?;
                 // etcd drops a request while the watch is behind, as it is at first.
-                if let Ok(response) = tokio::time::timeout(PROGRESS_AGAIN, watch.next()).await {
+                if let Ok(response) = tokio::time::timeout(REQUEST_AGAIN, watch.next()).await {
                     return response;
                 }
             }
