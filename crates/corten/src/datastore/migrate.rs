@@ -137,7 +137,7 @@ async fn migrate(args: &Args) -> anyhow::Result<()> {
         bail!("--from is the target of a migration from {of} that has not ended");
     }
     let target = to.open(Role::Target).await?;
-    check_target(&target, &from.name(), args.overwrite)?;
+    check_target(&target, &from.name(), ("--overwrite", args.overwrite))?;
     marker::set(&target, &from.name()).await?;
     let settled = copy_all(source, &target, &from, args.follow).await?;
     let (count, target) = check(&settled, target, &to).await?;
@@ -167,7 +167,7 @@ pub(crate) async fn fill(
     overwrite: bool,
 ) -> anyhow::Result<Filled> {
     let target = to.open(Role::Target).await?;
-    check_target(&target, source, overwrite)?;
+    check_target(&target, source, ("--force", overwrite))?;
     marker::set(&target, source).await?;
     let objects = copy::objects(&store)?;
     copy_differences(&store, &target, &objects, "copying").await?;
@@ -183,22 +183,19 @@ impl Filled {
 }
 
 /// Refuses a target with keys, unless they are to be replaced or are of this migration.
-fn check_target(target: &Store, source: &str, overwrite: bool) -> anyhow::Result<()> {
+fn check_target(target: &Store, source: &str, (flag, overwrite): (&str, bool)) -> anyhow::Result<()> {
     match marker::source(target) {
         Some(earlier) if earlier == source => {
             eprintln!("continuing the copy of {source}");
             return Ok(());
         }
         Some(earlier) if !overwrite => {
-            bail!("the target has a part of {earlier}; use --overwrite or --force to replace it")
+            bail!("the target has a part of {earlier}; use {flag} to replace it")
         }
         _ => {}
     }
     let count = target.range(ROOT, "", 0).entries.len();
-    ensure!(
-        count == 0 || overwrite,
-        "the target has {count} keys; use --overwrite or --force to replace them"
-    );
+    ensure!(count == 0 || overwrite, "the target has {count} keys; use {flag} to replace them");
     Ok(())
 }
 
