@@ -142,7 +142,7 @@ async fn migrate(args: &Args) -> anyhow::Result<()> {
         bail!("--from is the target of a migration from {of} that has not ended");
     }
     let target = to.open(Role::Target).await?;
-    check_target(&target, &from.name(), args.overwrite)?;
+    check_target(&target, &from.name(), ("--overwrite", args.overwrite))?;
     tell_others(&source);
     raise(&target, &to, source.revision()).await?;
     marker::set(&target, &from.name()).await?;
@@ -174,7 +174,7 @@ pub(crate) async fn fill(
     overwrite: bool,
 ) -> anyhow::Result<Filled> {
     let target = to.open(Role::Target).await?;
-    check_target(&target, source, overwrite)?;
+    check_target(&target, source, ("--force", overwrite))?;
     marker::set(&target, source).await?;
     raise(&target, to, revision).await?;
     let objects =
@@ -201,23 +201,20 @@ impl Filled {
 }
 
 /// Refuses a target with keys, unless they are to be replaced or are of this migration.
-fn check_target(target: &Store, source: &str, overwrite: bool) -> anyhow::Result<()> {
+fn check_target(target: &Store, source: &str, (flag, overwrite): (&str, bool)) -> anyhow::Result<()> {
     match marker::source(target) {
         Some(earlier) if earlier == source => {
             eprintln!("continuing the copy of {source}");
             return Ok(());
         }
         Some(earlier) if !overwrite => {
-            bail!("the target has a part of {earlier}; use --overwrite or --force to replace it")
+            bail!("the target has a part of {earlier}; use {flag} to replace it")
         }
         _ => {}
     }
     let present = target.range(ROOT, "", 0).entries;
     let count = present.iter().filter(|entry| copy::is_copied(&entry.key)).count();
-    ensure!(
-        count == 0 || overwrite,
-        "the target has {count} keys; use --overwrite or --force to replace them"
-    );
+    ensure!(count == 0 || overwrite, "the target has {count} keys; use {flag} to replace them");
     Ok(())
 }
 
