@@ -1,6 +1,6 @@
 //! Claims of devices: what a namespace's label, and permissions besides those of the claim, are required for.
 
-use corten_testkit::{Client, Request, Response, Server};
+use corten_testkit::{Request, Response, Server};
 use serde_json::{Value, json};
 
 const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
@@ -43,14 +43,14 @@ fn admin_access_requires_the_label_of_the_namespace() {
 
     // Nor does an allocation give it.
     client.post(CLAIMS, &claim("plain", &json!({"deviceClassName": "c"}))).expect(201);
-    let message = allocate(&client, &server, None, true).expect_failure(422, "Invalid");
+    let message = allocate(&server, None, true).expect_failure(422, "Invalid");
     assert!(message.contains("status.allocation.devices.results[0].adminAccess: Forbidden"), "{message}");
 
     let labeled = json!({"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}});
     client.patch("/api/v1/namespaces/default", "merge", &labeled).expect(200);
     client.post(CLAIMS, &admin_claim()).expect(201);
     client.post(&templates, &template).expect(201);
-    allocate(&client, &server, None, true).expect(200);
+    allocate(&server, None, true).expect(200);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn allocations_and_reports_of_drivers_require_permissions_of_their_own() {
     let rule = |resource: &str, verbs: &[&str]| json!([{"apiGroups": ["resource.k8s.io"], "resources": [resource], "verbs": verbs}]);
 
     grant("status", rule("resourceclaims/status", &["update", "patch"]));
-    let message = allocate(&client, &server, Some("driver"), false).expect_failure(422, "Invalid");
+    let message = allocate(&server, Some("driver"), false).expect_failure(422, "Invalid");
     assert!(
         message.contains(
             "status.allocation: Forbidden: changing status.allocation or status.reservedFor requires \
@@ -85,7 +85,7 @@ fn allocations_and_reports_of_drivers_require_permissions_of_their_own() {
         "{message}"
     );
     grant("binding", rule("resourceclaims/binding", &["update"]));
-    allocate(&client, &server, Some("driver"), false).expect(200);
+    allocate(&server, Some("driver"), false).expect(200);
 
     let device = json!({"driver": "driver.example.com", "pool": "p", "device": "d", "data": {"a": 1}});
     let report = || {
@@ -108,9 +108,10 @@ fn allocations_and_reports_of_drivers_require_permissions_of_their_own() {
 }
 
 /// Allocates a device to the claim `plain`, as another user if one is given.
-fn allocate(client: &Client, server: &Server, user: Option<&str>, admin: bool) -> Response {
+fn allocate(server: &Server, user: Option<&str>, admin: bool) -> Response {
     let path = format!("{CLAIMS}/plain");
-    let mut claim = server.client().get(&path).expect(200);
+    let client = server.client();
+    let mut claim = client.get(&path).expect(200);
     let mut result = json!({"request": "r", "driver": "driver.example.com", "pool": "p", "device": "d"});
     if admin {
         result["adminAccess"] = true.into();
