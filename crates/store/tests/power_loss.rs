@@ -77,8 +77,9 @@ fn crash_everywhere(run: &Run, seed: u64, losses: &[Loss]) -> Result<usize, Stri
 #[test]
 fn nothing_acknowledged_is_lost_by_a_crash_at_any_step() {
     let seed = seed();
-    let run = Run::of(seed, 110, None);
-    let losses = [Loss::Process, Loss::PowerWithout, Loss::PowerWithSome, Loss::PowerWithSome];
+    let run = Run::of(seed, 160, None);
+    let losses =
+        [Loss::Process, Loss::PowerWithout, Loss::PowerWithAll, Loss::PowerWithSome, Loss::PowerWithSome];
     let crashes = crash_everywhere(&run, seed, &losses).unwrap_or_else(|complaint| panic!("{complaint}"));
     println!("{crashes} crashes at {} steps; syncs: {:#?}", run.steps.len(), run.syncs);
     assert!(crashes >= CRASHES, "only {crashes} crashes");
@@ -113,7 +114,7 @@ fn every_sync_that_is_left_out_is_noticed() {
     let mut seen: Vec<String> = Run::of(seed, 60, None).syncs.into_keys().collect();
     seen.retain(|kind| kind != "directory (nothing)");
     for (kind, is_noticed) in SYNCS {
-        let run = Run::of(seed, if is_noticed { 200 } else { 15 }, Some(kind));
+        let run = Run::of(seed, if is_noticed { 200 } else { 30 }, Some(kind));
         let complaint = crash_everywhere(&run, seed, &losses).err();
         println!("{kind}: {}", complaint.as_deref().unwrap_or("no complaint"));
         assert_eq!(complaint.is_some(), is_noticed, "{kind}");

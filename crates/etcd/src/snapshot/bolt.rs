@@ -91,14 +91,14 @@ impl Database {
         let items = &self.buckets[bucket].1;
         let sizes =
             (0..items.count()).map(|index| ELEMENT + items.key(index).len() + items.value(index).len());
-        for (items, bytes) in grouped(sizes.collect()) {
+        for (items, bytes) in grouped(&sizes.collect::<Vec<_>>()) {
             self.push(bytes, Content::Leaf { bucket, items });
         }
         while self.pages.len() - level > 1 {
             let sizes = (level..self.pages.len()).map(|page| ELEMENT + self.first_key(page).len()).collect();
             let start = level;
             level = self.pages.len();
-            for (children, bytes) in grouped(sizes) {
+            for (children, bytes) in grouped(&sizes) {
                 let children = children.start + start..children.end + start;
                 self.push(bytes, Content::Branch { children });
             }
@@ -184,7 +184,7 @@ enum Element {
 }
 
 /// Groups consecutive elements into pages by their sizes. An empty bucket has one empty page. Pure.
-fn grouped(sizes: Vec<usize>) -> Vec<(Range<usize>, usize)> {
+fn grouped(sizes: &[usize]) -> Vec<(Range<usize>, usize)> {
     let mut groups = Vec::new();
     let (mut start, mut bytes) = (0, HEADER);
     for (index, size) in sizes.iter().enumerate() {
