@@ -95,7 +95,8 @@ impl Database {
             self.push(bytes, Content::Leaf { bucket, items });
         }
         while self.pages.len() - level > 1 {
-            let sizes = (level..self.pages.len()).map(|page| ELEMENT + self.first_key(page).len()).collect();
+            let sizes: Vec<usize> =
+                (level..self.pages.len()).map(|page| ELEMENT + self.first_key(page).len()).collect();
             let start = level;
             level = self.pages.len();
             for (children, bytes) in grouped(&sizes) {
