@@ -134,10 +134,13 @@ pub(crate) struct Housekeeper {
 /// The part of the size at which a snapshot is taken in any case that is not worth one.
 const SMALL_LOG: u64 = 256;
 
+/// The size of logs that no snapshot would make much smaller.
+const LEAST_LOG: u64 = 16 << 10;
+
 impl Housekeeper {
     pub(crate) fn new(shared: Arc<Shared>, keep: Duration, snapshot_bytes: u64) -> Self {
         let history = History { keep, samples: VecDeque::new() };
-        Housekeeper { shared, history, small_log: snapshot_bytes / SMALL_LOG, is_shrink_due: false }
+        Housekeeper { shared, history, small_log: (snapshot_bytes / SMALL_LOG).max(LEAST_LOG), is_shrink_due: false }
     }
 
     /// Runs until the store closes.
