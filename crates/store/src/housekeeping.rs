@@ -142,6 +142,9 @@ pub(crate) struct Housekeeper {
 /// The part of the size at which a snapshot is taken in any case that is not worth one.
 const SMALL_LOG: u64 = 256;
 
+/// The size of logs that no snapshot would make much smaller.
+const LEAST_LOG: u64 = 16 << 10;
+
 impl Housekeeper {
     pub(crate) fn new(
         shared: Arc<Shared>,
@@ -150,7 +153,8 @@ impl Housekeeper {
         snapshot_bytes: u64,
     ) -> Self {
         let history = History { keep: history, samples: VecDeque::new() };
-        Housekeeper { shared, history, keep, small_log: snapshot_bytes / SMALL_LOG, is_shrink_due: false }
+        let small_log = (snapshot_bytes / SMALL_LOG).max(LEAST_LOG);
+        Housekeeper { shared, history, keep, small_log, is_shrink_due: false }
     }
 
     /// Runs until the store closes.
