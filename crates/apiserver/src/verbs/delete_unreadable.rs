@@ -19,7 +19,8 @@ const VERB: &str = "unsafe-delete-ignore-read-errors";
 
 pub(super) async fn delete(call: &mut Call, dry_run: bool, wanted: Wanted) -> Result<Answer, Status> {
     if !has_deleter(call) {
-        let why = "no unsafe deleter provided, can not honor ignoreStoreReadErrorWithClusterBreakingPotential";
+        let why =
+            "no unsafe deleter provided, can not honor ignoreStoreReadErrorWithClusterBreakingPotential";
         return Err(Status::internal(why));
     }
     authorize(call)?;
