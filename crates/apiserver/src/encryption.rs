@@ -214,12 +214,17 @@ impl fmt::Debug for EncryptionAtRest {
 impl Sealing for EncryptionAtRest {
     fn seal(&self, key: &str, plain: &[u8]) -> Result<Option<Vec<u8>>, SealingError> {
         let Some((group, resource)) = resource_of(key) else { return Ok(None) };
-        self.current().encryption.seal(group, resource, key.as_bytes(), plain).map_err(failure)
+        self.current()
+            .encryption
+            .seal(group, resource, key.as_bytes(), plain)
+            .map_err(|error| SealingError::new(&error))
     }
 
     fn open(&self, key: &str, stored: &[u8]) -> Result<Option<Opened>, SealingError> {
         let Some((group, resource)) = resource_of(key) else { return Ok(None) };
-        let opened = self.open_blocking(group, resource, key.as_bytes(), stored).map_err(failure)?;
+        let opened = self
+            .open_blocking(group, resource, key.as_bytes(), stored)
+            .map_err(|error| SealingError::new(&error))?;
         // AES-CBC authenticates nothing: one of 256 values opens with any other key of the same name.
         if opened.as_ref().is_some_and(|opened| !opened.plain.starts_with(b"{")) {
             return Err(SealingError::new(
@@ -294,10 +299,6 @@ impl EncryptionAtRest {
             join_all(attempts).await;
         }))
     }
-}
-
-fn failure(error: ProviderError) -> SealingError {
-    SealingError::new(&error)
 }
 
 /// Group and resource of the object at a key; `None` for records that are no objects, which upstream never encrypts.

@@ -56,7 +56,7 @@ mod tests {
         assert_eq!(read, [CertificateDer::from(one), CertificateDer::from(two)]);
         assert!(pem_certificates("-----BEGIN CERTIFICATE-----\n").is_err());
         assert!(pem_certificates("").unwrap().is_empty());
-        assert_eq!(pem_texts(&text).collect::<Vec<_>>(), [to_pem(&vec![7; 100]), to_pem(&vec![9; 48])]);
+        assert_eq!(pem_texts(&text).collect::<Vec<_>>(), [to_pem(&[7; 100]), to_pem(&[9; 48])]);
         let others = format!("# one\n{}", text.replace('\n', "\r\n"));
         assert_eq!(pem_texts(&others).collect::<String>(), text.replace('\n', "\r\n"));
         assert_eq!(pem_texts("-----BEGIN CERTIFICATE-----\n").count(), 0);

@@ -45,23 +45,23 @@ fn rotate(server: &Server, place: &Path) {
     }
     let old = keys(server).remove(0);
     assert!(is_in_files(place, &prefix(&old)) && !is_in_files(place, CANARY));
-    let refused = command(server, &["rotate"]).unwrap_err();
+    let refused = command(server, &["rotate"]).expect_err("a refusal");
     assert!(refused.contains("at stage start"), "{refused}");
-    command(server, &["prepare"]).unwrap();
+    command(server, &["prepare"]).expect("prepare succeeds");
     client.post(SECRETS, &secret("prepared")).expect(201);
     let [first, new] = keys(server).try_into().expect("two keys");
     assert_eq!(first, old, "the new key only decrypts");
     assert!(!is_in_files(place, &prefix(&new)));
-    assert!(command(server, &["reencrypt"]).unwrap_err().contains("does not encrypt yet"));
-    command(server, &["rotate"]).unwrap();
+    assert!(command(server, &["reencrypt"]).expect_err("a refusal").contains("does not encrypt yet"));
+    command(server, &["rotate"]).expect("rotate succeeds");
     client.post(SECRETS, &secret("rotated")).expect(201);
     assert!(is_in_files(place, &prefix(&new)));
-    let status = command(server, &["status"]).unwrap();
+    let status = command(server, &["status"]).expect("a status");
     assert!(
         status.contains("Current Rotation Stage: rotate") && status.contains("All hashes match"),
         "{status}"
     );
-    command(server, &["reencrypt"]).unwrap();
+    command(server, &["reencrypt"]).expect("reencrypt succeeds");
     assert_eq!(keys(server), [new.as_str()]);
     let list = client.get(SECRETS).expect(200);
     let items = list["items"].as_array().expect("items");

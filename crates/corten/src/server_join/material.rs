@@ -54,10 +54,9 @@ impl Material {
 
     pub(super) fn from_json(value: &Value) -> anyhow::Result<Material> {
         let encryption = &value["encryption"];
-        let encryption = match encryption["configuration"].as_str() {
-            Some(text) => Some((text.to_owned(), encryption["reloads"].as_bool().unwrap_or_default())),
-            None => None,
-        };
+        let encryption = encryption["configuration"]
+            .as_str()
+            .map(|text| (text.to_owned(), encryption["reloads"].as_bool().unwrap_or_default()));
         Ok(Material {
             pki: read_pairs(&value["pki"])?,
             settings: read_pairs(&value["settings"])?,
