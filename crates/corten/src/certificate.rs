@@ -5,7 +5,7 @@
 
 mod rotate_ca;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail, ensure};
@@ -14,6 +14,7 @@ use corten_base::Clock;
 use corten_pki::{RolloverStage, identity_of, pem_certificates};
 use jiff::Timestamp;
 
+use crate::kubeconfig::AdminFlags;
 use crate::server;
 
 /// The leaves of a server, by the name of their files.
@@ -25,12 +26,8 @@ const POLL: Duration = Duration::from_millis(200);
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
-    /// Data directory of the server on this machine.
-    #[arg(long, default_value = "/var/lib/corten", global = true)]
-    data_dir: PathBuf,
-    /// Kubeconfig of the administrator [default: the one that the server of the data directory wrote].
-    #[arg(long, global = true)]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    admin: AdminFlags,
     /// Time to wait for the server and for each step of all nodes.
     #[arg(long, global = true, default_value = "5m0s", value_parser = server::parse_duration)]
     timeout: Duration,
@@ -51,7 +48,7 @@ enum Command {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let directory = args.data_dir.join("pki");
+    let directory = args.admin.data_dir.join("pki");
     ensure!(
         directory.is_dir(),
         "{} has no certificates; name the data directory with --data-dir",

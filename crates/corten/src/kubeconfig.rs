@@ -16,6 +16,24 @@ const ADMIN: &str = "admin.kubeconfig";
 /// The path of the administrator's kubeconfig, if it is elsewhere.
 const ADMIN_PATH: &str = "admin.kubeconfig.path";
 
+/// The flags of commands that act on the server of this machine as its administrator.
+#[derive(clap::Args)]
+pub(crate) struct AdminFlags {
+    /// Data directory of the server on this machine.
+    #[arg(long, default_value = "/var/lib/corten", global = true)]
+    pub(crate) data_dir: PathBuf,
+    /// Kubeconfig of the administrator [default: the one that the server of the data directory wrote].
+    #[arg(long, global = true)]
+    kubeconfig: Option<PathBuf>,
+}
+
+impl AdminFlags {
+    /// Reads the administrator's kubeconfig.
+    pub(crate) fn credentials(&self) -> anyhow::Result<Credentials> {
+        read(&self.kubeconfig.clone().unwrap_or_else(|| admin_path(&self.data_dir)))
+    }
+}
+
 /// Reads the kubeconfig that `--kubeconfig` names, or its default.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Credentials> {
     let shown = path.display();

@@ -16,7 +16,8 @@ use clap::Subcommand;
 use corten_base::{Clock, files};
 use corten_client::{Client, Key, Remote, kinds};
 
-use crate::{kubeconfig, server};
+use crate::kubeconfig::AdminFlags;
+use crate::server;
 use keys::Stage;
 pub(crate) use keys::{KeyKind, ManagedKeys};
 
@@ -33,12 +34,8 @@ const POLL: Duration = Duration::from_millis(500);
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
-    /// Data directory of the server on this machine.
-    #[arg(long, default_value = "/var/lib/corten", global = true)]
-    data_dir: PathBuf,
-    /// Kubeconfig of the administrator [default: the one that the server of the data directory wrote].
-    #[arg(long, global = true)]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    admin: AdminFlags,
     /// Time to wait until all servers use a changed configuration.
     #[arg(long, global = true, default_value = "2m0s", value_parser = server::parse_duration)]
     timeout: Duration,
@@ -73,14 +70,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         .build()
         .context("cannot start the async runtime")?;
     runtime.block_on(async {
-        let path = args.kubeconfig.clone().unwrap_or_else(|| kubeconfig::admin_path(&args.data_dir));
-        let credentials = kubeconfig::read(&path)?;
+        let credentials = args.admin.credentials()?;
         let remote =
             Remote::new(&credentials).with_context(|| format!("cannot connect to {}", credentials.server))?;
         let client = Client::new(Arc::new(remote), "corten");
         let session = Session {
             client,
-            path: configuration_path(&args.data_dir),
+            path: configuration_path(&args.admin.data_dir),
             timeout: args.timeout,
             clock: Clock::real(),
         };

@@ -2,7 +2,7 @@
 //! server tokens (`server_join::token`), with which they join as servers and which are not stored.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use corten_pki::Credentials;
 use jiff::Timestamp;
 
 use crate::join::{Invitation, fingerprint};
-use crate::kubeconfig;
+use crate::kubeconfig::AdminFlags;
 use crate::server::{BOOTSTRAPPERS, node_network};
 use crate::server_join::TokenKey;
 use crate::table;
@@ -35,12 +35,8 @@ const USAGE: &str = "usage-bootstrap-";
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
-    /// Data directory of the server on this machine.
-    #[arg(long, default_value = "/var/lib/corten", global = true)]
-    data_dir: PathBuf,
-    /// Kubeconfig of the administrator [default: the one that the server of the data directory wrote].
-    #[arg(long, global = true)]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    admin: AdminFlags,
 }
 
 #[derive(Subcommand)]
@@ -86,7 +82,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         && create.server
         && !create.print_join_command
     {
-        println!("{}", server_token(create, &args.data_dir)?);
+        println!("{}", server_token(create, &args.admin.data_dir)?);
         return Ok(());
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -94,14 +90,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         .build()
         .context("cannot start the async runtime")?;
     runtime.block_on(async {
-        let path = args.kubeconfig.unwrap_or_else(|| kubeconfig::admin_path(&args.data_dir));
-        let credentials = kubeconfig::read(&path)?;
+        let credentials = args.admin.credentials()?;
         let remote =
             Remote::new(&credentials).with_context(|| format!("cannot connect to {}", credentials.server))?;
         let client = Client::new(Arc::new(remote), "corten");
         match args.command {
             Command::Create(create) if create.server => {
-                let token = server_token(&create, &args.data_dir)?;
+                let token = server_token(&create, &args.admin.data_dir)?;
                 println!(
                     "corten server --server {} --token {token}",
                     server_url(&client, &credentials).await

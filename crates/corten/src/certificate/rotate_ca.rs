@@ -18,7 +18,6 @@ use corten_pki::{
 
 use super::{Args, now};
 use crate::join::fingerprint;
-use crate::kubeconfig;
 use crate::server::AUTHORITIES_ANNOTATION;
 
 const POLL: Duration = Duration::from_millis(500);
@@ -51,9 +50,7 @@ struct Session<'a> {
 impl Session<'_> {
     /// A client with the current kubeconfig, which changes with each step.
     fn client(&self) -> anyhow::Result<Client> {
-        let path =
-            self.args.kubeconfig.clone().unwrap_or_else(|| kubeconfig::admin_path(&self.args.data_dir));
-        let credentials = kubeconfig::read(&path)?;
+        let credentials = self.args.admin.credentials()?;
         let remote =
             Remote::new(&credentials).with_context(|| format!("cannot connect to {}", credentials.server))?;
         Ok(Client::new(Arc::new(remote), "corten"))
