@@ -119,7 +119,8 @@ pub fn update(ctx: &Context<'_>, old: Option<&Value>, new: &mut Value) {
     if entries.is_empty() && exists {
         return;
     }
-    match updated(ctx, old, new, entries) {
+    let compared = ctx.compared(new);
+    match updated(ctx, old, compared.as_ref().unwrap_or(new), entries) {
         Ok(Some(list)) => new.set(MANAGED_FIELDS, list),
         Ok(None) => {}
         // Objects that cannot be compared keep their owners.

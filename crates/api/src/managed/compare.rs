@@ -113,7 +113,7 @@ fn place(old: Option<&Value>, new: Option<&Value>, shape: Shape<'_>) -> Result<F
 }
 
 /// All paths below a place that was added or removed as a whole.
-fn everything(value: &Value, shape: Shape<'_>) -> Result<Set, String> {
+pub(super) fn everything(value: &Value, shape: Shape<'_>) -> Result<Set, String> {
     let node = |element, children| Node { element, member: true, children };
     let nodes = match (shape, value) {
         (Shape::Struct(_) | Shape::Map(_) | Shape::Deduced, Value::Object(map)) => {

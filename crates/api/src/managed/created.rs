@@ -4,7 +4,7 @@
 //! has no other managers, so no set is built only to be encoded. Unusual objects (with items that have no unique keys)
 //! are left to the comparison.
 
-use super::compare::{same, zero};
+use super::compare::{everything, same, zero};
 use super::element::{Element, write_field};
 use super::set::Set;
 use super::shape::{Items, Shape};
@@ -71,9 +71,13 @@ impl Writer {
     /// Members of an object that its type always has: only those that differ from an unset object are owned.
     fn untouched(&mut self, map: &Map, schema: &Struct, place: Place<'_>) -> Option<()> {
         for (name, value) in map.iter() {
-            let Some(below) = place.below(name) else { continue };
             let field = schema.field(name);
             let shape = field.map_or(Shape::Deduced, Shape::of_field);
+            let Some(below) = place.below(name) else {
+                // Items without keys leave the whole object without owners, wherever they are.
+                everything(value, shape).ok()?;
+                continue;
+            };
             let before = field.filter(|field| field.keep);
             let start = self.field(name);
             let written = match (before, shape, value) {
@@ -104,9 +108,13 @@ impl Writer {
         match (shape, value) {
             (Shape::Struct(_) | Shape::Map(_) | Shape::Deduced, Value::Object(map)) => {
                 for (name, value) in map.iter() {
-                    let Some(below) = place.below(name) else { continue };
+                    let shape = shape.member(name).0;
+                    let Some(below) = place.below(name) else {
+                        everything(value, shape).ok()?;
+                        continue;
+                    };
                     let start = self.field(name);
-                    if !self.node(value, shape.member(name).0, below)? {
+                    if !self.node(value, shape, below)? {
                         self.out.truncate(start);
                     }
                 }

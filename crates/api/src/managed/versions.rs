@@ -13,6 +13,9 @@ use crate::resources::{schema_of, split_api_version};
 use crate::schema::{Struct, StructRef};
 use crate::value::{Str, Value};
 
+/// The version and kind whose conversion adds fields.
+const AUTOSCALER: (&str, &str) = ("autoscaling/v1", "HorizontalPodAutoscaler");
+
 /// The type in one version.
 pub(super) enum Form<'a> {
     Requested(&'a Struct),
@@ -43,6 +46,17 @@ impl<'a> Context<'a> {
         convert::versioned(self.api_version, kind).filter(|versions| versions.has(api_version))?;
         let (group, version) = split_api_version(api_version);
         schema_of(group, version, kind).map(Form::Other)
+    }
+
+    /// The object as upstream compares it, if that differs from what a client sent: converted to the stored version and back.
+    /// It matters where a conversion adds fields: an autoscaler in `v1` gets annotations.
+    pub(super) fn compared(&self, object: &Value) -> Option<Value> {
+        if self.versions.is_some() || (self.api_version, &*self.schema.name) != AUTOSCALER {
+            return None;
+        }
+        let hub = convert::versioned(self.api_version, &self.schema.name)?.hub;
+        let stored = self.convert(object.clone(), self.api_version, hub).ok()?;
+        self.convert(stored, hub, self.api_version).ok()
     }
 
     /// An object of this type in another of its versions.

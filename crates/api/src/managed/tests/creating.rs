@@ -86,3 +86,17 @@ fn each_part_replaced(tree: &Value, seen: &mut dyn FnMut(Value)) {
         _ => {}
     }
 }
+
+#[test]
+fn items_without_keys_leave_a_new_object_without_owners_even_where_none_can_be_owned() {
+    for (status, owned) in [
+        (r#"{"storageVersions":[{"servedVersions":["v1"]}]}"#, false),
+        (r#"{"storageVersions":[{"apiServerID":"a","servedVersions":["v1"]}]}"#, true),
+    ] {
+        let mut world = World::new("apiserverinternal/v1alpha1.StorageVersion");
+        let object =
+            format!(r#"{{"metadata":{{"name":"a.b","labels":{{"x":"y"}}}},"spec":{{}},"status":{status}}}"#);
+        world.run(Create("m", &object)).unwrap();
+        assert_eq!(world.live.unwrap().at(MANAGED_FIELDS).is_some(), owned, "{status}");
+    }
+}

@@ -75,3 +75,19 @@ fn owners_of_versions_that_are_no_more_are_forgotten() {
     let managers: Vec<String> = world.owners();
     assert!(managers.iter().all(|line| line.starts_with("two")), "{managers:?}");
 }
+
+#[test]
+fn the_manager_of_an_autoscaler_in_v1_owns_the_annotations_that_its_status_becomes() {
+    let spec = r#""spec":{"scaleTargetRef":{"kind":"Deployment","name":"d"},"maxReplicas":3}"#;
+    let object = format!(r#"{{{spec},"status":{{"currentCPUUtilizationPercentage":5}}}}"#);
+    let mut world = World::new(V1);
+    world.run(Create("m", &object)).unwrap();
+    let live = world.live.unwrap();
+    let fields = json::write_to_string(&live.items_at(MANAGED_FIELDS)[0].get("fieldsV1").unwrap());
+    assert!(
+        fields.contains(r#""f:annotations":{".":{},"f:autoscaling.alpha.kubernetes.io/current-metrics":{}}"#),
+        "{fields}"
+    );
+    // The rest of the object stays what the client sent.
+    assert!(live.at(&["metadata", "annotations"]).is_none());
+}
