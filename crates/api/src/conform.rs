@@ -270,7 +270,6 @@ impl<'s> Walk<'s, '_> {
     fn bytes(&self, value: &mut Value, kind: &Kind) -> Result<(), TypeError> {
         use base64::Engine as _;
         let Value::String(text) = value else { return Err(self.mismatch(value, &kind.go_name())) };
-        let engine = base64::engine::general_purpose::STANDARD;
         let cleaned: String;
         let mut source = text.as_str();
         if source.contains(['\n', '\r']) {
@@ -278,20 +277,25 @@ impl<'s> Walk<'s, '_> {
             cleaned = source.replace(['\n', '\r'], "");
             source = &cleaned;
         }
-        match engine.decode(source) {
+        match BASE64.decode(source) {
             Ok(decoded) => {
-                if source.len() != text.len() {
-                    *text = engine.encode(decoded).into();
+                // Only the last character before padding can be spelled in several ways.
+                if source.len() != text.len() || source.ends_with('=') {
+                    *text = BASE64.encode(decoded).into();
                 }
                 Ok(())
             }
             Err(error) => {
+                // Go counts the line breaks.
+                let is_data = |(_, byte): &(usize, u8)| !matches!(byte, b'\n' | b'\r');
+                let sent =
+                    |at| text.bytes().enumerate().filter(is_data).nth(at).map_or(text.len(), |(at, _)| at);
                 let at = match error {
                     base64::DecodeError::InvalidByte(at, _)
-                    | base64::DecodeError::InvalidLastSymbol { offset: at, .. } => at,
+                    | base64::DecodeError::InvalidLastSymbol { offset: at, .. } => sent(at),
                     // Go reports the group of four characters that is not complete.
-                    _ if !source.contains('=') => source.len() - source.len() % 4,
-                    _ => source.len(),
+                    _ if !source.contains('=') => text.len() - source.len() % 4,
+                    _ => text.len(),
                 };
                 let decoding = format!("illegal base64 data at input byte {at}");
                 Err(TypeError { converting: format!("error decoding from json: {decoding}"), decoding })
@@ -495,6 +499,12 @@ fn read_literals(value: &mut Value) -> Result<(), TypeError> {
     }
 }
 
+/// As Go's decoder, it ignores the bits of the last character that no byte needs.
+const BASE64: base64::engine::GeneralPurpose = base64::engine::GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    base64::engine::general_purpose::PAD.with_decode_allow_trailing_bits(true),
+);
+
 /// A number as it was most likely written: what a tree keeps of it does not tell `1.0` from `1.00`.
 fn literal(number: &Value) -> String {
     match number {
@@ -596,7 +606,21 @@ mod tests {
     fn bytes_are_those_of_go() {
         check("Secret", r#"{"data":{"a":null}}"#, r#"{"data":{"a":""},"metadata":{}}"#, &[]);
         let schema = schema::lookup("core/v1", "Secret").unwrap();
-        for (text, at) in [("other", 4), ("abc", 0), ("abcde$", 5), ("YQ=", 3)] {
+        for (sent, stored) in [("YR==", "YQ=="), ("YWJ=", "YWI="), (r"YQ\n==", "YQ==")] {
+            let input = format!(r#"{{"data":{{"a":"{sent}"}}}}"#);
+            check("Secret", &input, &format!(r#"{{"data":{{"a":"{stored}"}},"metadata":{{}}}}"#), &[]);
+        }
+        for (text, at) in [
+            ("other", 4),
+            ("abc", 0),
+            ("abcde$", 5),
+            ("YQ=", 3),
+            (r"a\nb", 1),
+            (r"ab\r\n", 2),
+            (r"ab\ncd$", 5),
+            (r"YQ\n=", 4),
+            (r"ab\n=c", 3),
+        ] {
             let mut value = json::parse(format!(r#"{{"data":{{"a":"{text}"}}}}"#).as_bytes()).unwrap();
             let error = conform(&mut value, &schema, Extent::Whole, &mut Vec::new()).unwrap_err();
             assert_eq!(error.to_string(), format!("illegal base64 data at input byte {at}"), "{text}");
