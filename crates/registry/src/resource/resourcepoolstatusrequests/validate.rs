@@ -1,7 +1,7 @@
 //! Validation of pool status requests and of their answers, which are given once.
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value, names};
+use corten_api::{Field, Value, go, names, schema};
 
 use crate::prepare::same;
 use crate::resource::validate::{validate_items, validate_pool_name};
@@ -15,6 +15,8 @@ const LIMIT_MAX: i64 = 1000;
 const POOLS_MAX: usize = 1000;
 const CONDITIONS_MAX: usize = 10;
 const ERROR_MAX_LENGTH: usize = 256;
+const PARTITION_TYPES_MAX: usize = 32;
+const CAPACITIES_MAX: usize = 32;
 
 pub(super) fn create(object: &Value, errors: &mut ErrorList) {
     let spec = object.get("spec").unwrap_or(&Value::Null);
@@ -49,10 +51,7 @@ pub(super) fn subresource(name: &str, object: &Value, old: &Value, errors: &mut 
     let conditions = list(status, "conditions");
     let conditions_at = STATUS.child("conditions");
     validate_conditions(conditions, &conditions_at, errors);
-    match member(status, "poolCount") {
-        None => errors.required(STATUS.child("poolCount"), ""),
-        Some(_) => at_least(0, status, "poolCount", &STATUS, errors),
-    }
+    required_at_least(0, status, "poolCount", &STATUS, errors);
     validate_items(list(status, "pools"), POOLS_MAX, &STATUS.child("pools"), errors, &mut validate_pool);
     if conditions.len() > CONDITIONS_MAX {
         errors.too_many(conditions_at, conditions.len(), CONDITIONS_MAX);
@@ -77,6 +76,51 @@ fn validate_pool(pool: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     optional(text(pool, "nodeName"), names::long_name, &at.child("nodeName"), errors);
     if text(pool, "validationError").len() > ERROR_MAX_LENGTH {
         errors.too_long(at.child("validationError"), ERROR_MAX_LENGTH);
+    }
+    validate_partitions(list(pool, "partitionSummary"), &at.child("partitionSummary"), errors);
+    if let Some(summary) = member(pool, "shareableSummary") {
+        validate_shareable(summary, &at.child("shareableSummary"), errors);
+    }
+}
+
+/// The devices of a pool by the type of their partitions, each type once.
+fn validate_partitions(partitions: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
+    let repeats = Repeats::of(partitions, |one| (text(one, "attribute"), text(one, "type")));
+    let schema = schema::lookup("resource/v1alpha3", "PartitionTypeStatus");
+    if let Some(schema) = schema.filter(|_| partitions.len() <= PARTITION_TYPES_MAX) {
+        for (i, one) in partitions.iter().enumerate().filter(|(i, _)| repeats.at(*i)) {
+            errors.duplicate_shown(at.index(i), go::json_of(one, &schema));
+        }
+    }
+    validate_items(partitions, PARTITION_TYPES_MAX, at, errors, &mut |one, at, errors| {
+        for key in ["attribute", "type"].into_iter().filter(|key| text(one, key).is_empty()) {
+            errors.required(at.child(key), "");
+        }
+        required_at_least(0, one, "total", at, errors);
+        required_at_least(0, one, "allocatable", at, errors);
+    });
+}
+
+/// The devices of a pool that requests share, and their capacity.
+fn validate_shareable(summary: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    required_at_least(0, summary, "fullyAvailableDevices", at, errors);
+    required_at_least(0, summary, "partiallyAvailableDevices", at, errors);
+    let capacities = list(summary, "capacity");
+    validate_items(capacities, CAPACITIES_MAX, &at.child("capacity"), errors, &mut |one, at, errors| {
+        if text(one, "name").is_empty() {
+            errors.required(at.child("name"), "");
+        }
+        for key in ["total", "consumed", "available"].into_iter().filter(|key| member(one, key).is_none()) {
+            errors.required(at.child(key), "");
+        }
+    });
+}
+
+/// Requires a number, and that it is not below a minimum.
+fn required_at_least(least: i64, owner: &Value, key: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    match member(owner, key) {
+        None => errors.required(at.child(key), ""),
+        Some(_) => at_least(least, owner, key, at, errors),
     }
 }
 
@@ -125,5 +169,59 @@ mod tests {
             "[status.poolCount: Required value, status.pools[0].generation: Required value, \
              status.pools[0].totalDevices: Invalid value: -1: must be greater than or equal to 0]"
         );
+    }
+
+    #[track_caller]
+    fn check_pool(summaries: Value, expected: &str) {
+        let mut pool = value!({"driver": "d.example", "poolName": "p", "generation": 1});
+        for (key, summary) in summaries.as_object().unwrap().iter() {
+            pool.set(&[key.as_str()], summary.clone());
+        }
+        let mut errors = ErrorList::new();
+        validate_pool(&pool, &Field::new("pool"), &mut errors);
+        assert_eq!(errors.summary(), expected);
+    }
+
+    #[test]
+    fn summaries_of_a_pool_are_complete() {
+        check_pool(
+            value!({"partitionSummary": [{}, {"attribute": "a", "type": "t", "total": (-1), "allocatable": 0}]}),
+            "[pool.partitionSummary[0].attribute: Required value, pool.partitionSummary[0].type: Required value, \
+             pool.partitionSummary[0].total: Required value, pool.partitionSummary[0].allocatable: Required value, \
+             pool.partitionSummary[1].total: Invalid value: -1: must be greater than or equal to 0]",
+        );
+        let one = value!({"attribute": "a", "type": "t", "total": 1, "allocatable": 2});
+        let other = value!({"attribute": "a", "type": "u", "total": 1, "allocatable": 2});
+        let mut summaries = Value::object();
+        summaries.set(&["partitionSummary"], vec![one.clone(), other, one]);
+        check_pool(
+            summaries,
+            "pool.partitionSummary[2]: Duplicate value: \
+             {\"attribute\":\"a\",\"type\":\"t\",\"total\":1,\"allocatable\":2}",
+        );
+        check_pool(
+            value!({"shareableSummary": {"fullyAvailableDevices": (-1), "capacity": [{"consumed": "0"}]}}),
+            "[pool.shareableSummary.fullyAvailableDevices: Invalid value: -1: must be greater than or equal to 0, \
+             pool.shareableSummary.partiallyAvailableDevices: Required value, \
+             pool.shareableSummary.capacity[0].name: Required value, \
+             pool.shareableSummary.capacity[0].total: Required value, \
+             pool.shareableSummary.capacity[0].available: Required value]",
+        );
+        for (owner, key) in [
+            (&["partitionSummary"][..], "partitionSummary"),
+            (&["shareableSummary", "capacity"], "shareableSummary.capacity"),
+        ] {
+            let mut pool = value!({"driver": "d.example", "poolName": "p", "generation": 1});
+            if owner.len() > 1 {
+                pool.set(
+                    &["shareableSummary"],
+                    value!({"fullyAvailableDevices": 0, "partiallyAvailableDevices": 0}),
+                );
+            }
+            pool.set(owner, vec![Value::object(); 33]);
+            let mut errors = ErrorList::new();
+            validate_pool(&pool, &Field::new("pool"), &mut errors);
+            assert_eq!(errors.summary(), format!("pool.{key}: Too many: 33: must have at most 32 items"));
+        }
     }
 }
