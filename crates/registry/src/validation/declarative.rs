@@ -191,6 +191,27 @@ pub(crate) fn name_fields_in_version(group: &str, resource: &str, version: &str,
             _ => error.field.replacen("].exactly.", "].", 1),
         };
     }
+    if resource != "resourceslices" {
+        order_flat_requests(errors);
+    }
+}
+
+/// Orders the errors of requests for devices as the fields are in `v1beta1`, where those of `exactly` are around
+/// `firstAvailable`.
+fn order_flat_requests(errors: &mut ErrorList) {
+    let request = |error: &FieldError| request_and_field(&error.field).map(|(request, _)| request.to_owned());
+    let follows_alternatives = |error: &FieldError| {
+        let field = request_and_field(&error.field).map_or("", |(_, field)| field);
+        ["tolerations", "derivedAttributes"].iter().any(|late| field.starts_with(late))
+    };
+    for of_one in errors.0.chunk_by_mut(|a, b| request(a) == request(b)) {
+        of_one.sort_by_key(follows_alternatives);
+    }
+}
+
+/// The index of a request for devices, and the path of one of its fields.
+fn request_and_field(path: &str) -> Option<(&str, &str)> {
+    path.split_once("devices.requests[")?.1.split_once("].")
 }
 
 /// The path of a device's field where it is one of `basic`.
@@ -320,6 +341,24 @@ mod tests {
                 "spec.spec.devices.requests[0].exactly.count",
                 "spec.spec.devices.constraints[0].requests[1]",
                 "spec.spec.devices.requests[0].tolerations[0].key",
+            ]
+        );
+        let found = [
+            ("spec.devices.requests[0].exactly.allocationMode", FieldErrorKind::NotSupported),
+            ("spec.devices.requests[0].exactly.tolerations[0].effect", FieldErrorKind::NotSupported),
+            (
+                "spec.devices.requests[0].firstAvailable[0].tolerations[0].effect",
+                FieldErrorKind::NotSupported,
+            ),
+            ("spec.devices.requests[1].exactly.allocationMode", FieldErrorKind::NotSupported),
+        ];
+        assert_eq!(
+            ordered("resource.k8s.io", "resourceclaims", &found),
+            [
+                "spec.devices.requests[0].allocationMode",
+                "spec.devices.requests[0].firstAvailable[0].tolerations[0].effect",
+                "spec.devices.requests[0].tolerations[0].effect",
+                "spec.devices.requests[1].allocationMode",
             ]
         );
         let keys = "spec.devices[3].attributes";
