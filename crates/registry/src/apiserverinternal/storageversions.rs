@@ -53,9 +53,11 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
 const STATUS: Field<'static> = Field::new("status");
 
 fn validate_create(object: &Value, errors: &mut ErrorList) {
-    let name = str_at(object, &["metadata", "name"]);
-    if !name.is_empty() {
-        complain(&Field::new("metadata").child("name"), name, name_complaints(name), errors);
+    for key in ["generateName", "name"] {
+        let name = str_at(object, &["metadata", key]);
+        if !name.is_empty() {
+            complain(&Field::new("metadata").child(key), name, name_complaints(name), errors);
+        }
     }
     validate_status(object.get("status").unwrap_or(&Value::Null), errors);
 }
@@ -183,5 +185,23 @@ fn validate_conditions(conditions: &[Value], errors: &mut ErrorList) {
         for key in ["reason", "message"].into_iter().filter(|key| text_of(condition, key).is_empty()) {
             errors.required(at.child(key), "");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn the_prefix_of_a_generated_name_is_a_name() {
+        let mut errors = ErrorList::new();
+        validate_create(&value!({"metadata": {"generateName": "gen-", "name": "gen-fxqmt"}}), &mut errors);
+        assert_eq!(
+            errors.summary(),
+            "[metadata.generateName: Invalid value: \"gen-\": name must be in the form of <group>.<resource>, \
+             metadata.name: Invalid value: \"gen-fxqmt\": name must be in the form of <group>.<resource>]"
+        );
     }
 }

@@ -78,7 +78,7 @@ fn validate(class: &Value, errors: &mut ErrorList) {
 
 fn validate_update(class: &Value, old: &Value, errors: &mut ErrorList) {
     validate(class, errors);
-    for key in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+    for key in ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"] {
         immutable_unshown(class, old, key, &Field::ROOT, errors);
     }
 }
@@ -191,5 +191,16 @@ mod tests {
         );
         assert_eq!(effective_default(&[old, young]).as_deref(), Some("c"));
         assert_eq!(effective_default(&[other]), None);
+    }
+
+    #[test]
+    fn a_class_is_immutable() {
+        let class = |provisioner: &str, parameter: &str| value!({"provisioner": provisioner, "parameters": {"a": parameter}, "volumeBindingMode": "Immediate"});
+        let mut errors = ErrorList::new();
+        validate_update(&class("a/c", "c"), &class("a/b", "b"), &mut errors);
+        assert_eq!(
+            errors.summary(),
+            "[provisioner: Invalid value: null: field is immutable, parameters: Invalid value: null: field is immutable]"
+        );
     }
 }

@@ -20,7 +20,10 @@ pub(crate) fn core(event: &Value, errors: &mut ErrorList) {
 
 /// Validation of a new event in `events.k8s.io`.
 pub(crate) fn create(event: &Value, errors: &mut ErrorList) {
+    // The rules of all events precede those of the metadata.
+    let of_metadata = std::mem::take(&mut errors.0);
     validate(event, "reportingController", errors);
+    errors.0.extend(of_metadata);
     validate_series(event, errors);
     if time_at(event, &["eventTime"]).is_none() {
         errors.required("eventTime", "");
@@ -185,6 +188,19 @@ mod tests {
             event.remove(&["eventTime"]);
         });
         assert_eq!(untimed, ["eventTime: Required value"]);
+        let elsewhere = value!({"metadata": {"namespace": "default"}, "involvedObject": {"namespace": "x"}, "type": "Normal"});
+        let found = complaints(|errors| {
+            errors.required("metadata.name", "");
+            create(&elsewhere, errors);
+        });
+        assert_eq!(
+            found,
+            [
+                "involvedObject.namespace: Invalid value: \"x\": does not match event.namespace",
+                "metadata.name: Required value",
+                "eventTime: Required value",
+            ]
+        );
         assert_eq!(
             of(|event| event.set(&["type"], "Odd")),
             ["type: Invalid value: \"\": has invalid value: Odd"]
