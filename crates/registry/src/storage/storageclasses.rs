@@ -192,15 +192,4 @@ mod tests {
         assert_eq!(effective_default(&[old, young]).as_deref(), Some("c"));
         assert_eq!(effective_default(&[other]), None);
     }
-
-    #[test]
-    fn a_class_is_immutable() {
-        let class = |provisioner: &str, parameter: &str| value!({"provisioner": provisioner, "parameters": {"a": parameter}, "volumeBindingMode": "Immediate"});
-        let mut errors = ErrorList::new();
-        validate_update(&class("a/c", "c"), &class("a/b", "b"), &mut errors);
-        assert_eq!(
-            errors.summary(),
-            "[provisioner: Invalid value: null: field is immutable, parameters: Invalid value: null: field is immutable]"
-        );
-    }
 }

@@ -162,11 +162,30 @@ pub(crate) fn move_last(group: &str, resource: &str, errors: &mut ErrorList) {
         .filter(|error| error.field == "roleRef" || is_declared(group, resource, error))
         .map(|error| format!("{}.", error.field))
         .collect();
-    errors.0.sort_by_cached_key(|error| {
-        let is_last = is_declared(group, resource, error)
-            && !changed.iter().any(|changed| error.field.starts_with(changed.as_str()));
-        is_last.then(|| place_among_declared(resource, error))
-    });
+    let is_last = |error: &FieldError| {
+        is_declared(group, resource, error)
+            && !changed.iter().any(|changed| error.field.starts_with(changed.as_str()))
+    };
+    errors.0.sort_by_cached_key(|error| is_last(error).then(|| place_among_declared(resource, error)));
+    if resource == "resourceslices" {
+        let others = errors.0.iter().take_while(|error| !is_last(error)).count();
+        order_devices(&mut errors.0[others..]);
+    }
+}
+
+/// Orders declared errors of devices: those of taints and binding conditions follow those of the other fields.
+fn order_devices(declared: &mut [FieldError]) {
+    fn device_and_field(error: &FieldError) -> Option<(&str, &str)> {
+        error.field.strip_prefix("spec.devices[")?.split_once("].")
+    }
+    let device = |error: &FieldError| device_and_field(error).map(|(device, _)| device.to_owned());
+    let is_late = |error: &FieldError| {
+        let field = device_and_field(error).map_or("", |(_, field)| field);
+        ["taints", "bind"].iter().any(|late| field.starts_with(late))
+    };
+    for of_one in declared.chunk_by_mut(|a, b| device(a) == device(b)) {
+        of_one.sort_by_key(is_late);
+    }
 }
 
 /// The place of a field among those that are declared, where other validation has another order.
@@ -370,6 +389,21 @@ mod tests {
         assert_eq!(
             ordered("resource.k8s.io", "resourceslices", &found),
             [keys, "spec.devices[3].name", "spec.devices[3].basic.attributes[a.b/c]"]
+        );
+        let found = [
+            ("spec.devices[0].taints[0].key", Invalid),
+            ("spec.devices[0].taints[0].effect", Required),
+            ("spec.devices[0].consumesCounters[0].counterSet", Required),
+            ("spec.devices[1].consumesCounters[0].counterSet", Required),
+        ];
+        assert_eq!(
+            ordered("resource.k8s.io", "resourceslices", &found),
+            [
+                "spec.devices[0].taints[0].key",
+                "spec.devices[0].basic.consumesCounters[0].counterSet",
+                "spec.devices[0].basic.taints[0].effect",
+                "spec.devices[1].basic.consumesCounters[0].counterSet",
+            ]
         );
     }
 }
