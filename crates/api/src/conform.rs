@@ -292,7 +292,9 @@ impl<'s> Walk<'s, '_> {
                     |at| text.bytes().enumerate().filter(is_data).nth(at).map_or(text.len(), |(at, _)| at);
                 let at = match error {
                     base64::DecodeError::InvalidByte(at, _)
-                    | base64::DecodeError::InvalidLastSymbol { offset: at, .. } => sent(at),
+                    | base64::DecodeError::InvalidLastSymbol { offset: at, .. } => {
+                        sent(after_padding(source.as_bytes(), at))
+                    }
                     // Go reports the group of four characters that is not complete.
                     _ if !source.contains('=') => text.len() - source.len() % 4,
                     _ => text.len(),
@@ -499,6 +501,15 @@ fn read_literals(value: &mut Value) -> Result<(), TypeError> {
     }
 }
 
+/// The position that Go reports for a character that does not fit: that after complete padding, which ends the text.
+fn after_padding(text: &[u8], at: usize) -> usize {
+    let end = at / 4 * 4 + 4;
+    match text.get(at..end) {
+        Some(b"==" | b"=") => end,
+        _ => at,
+    }
+}
+
 /// As Go's decoder, it ignores the bits of the last character that no byte needs.
 const BASE64: base64::engine::GeneralPurpose = base64::engine::GeneralPurpose::new(
     &base64::alphabet::STANDARD,
@@ -620,6 +631,10 @@ mod tests {
             (r"ab\ncd$", 5),
             (r"YQ\n=", 4),
             (r"ab\n=c", 3),
+            ("YQ=a", 2),
+            ("a===", 1),
+            ("YQ==a", 4),
+            (r"YQ\n==x", 5),
         ] {
             let mut value = json::parse(format!(r#"{{"data":{{"a":"{text}"}}}}"#).as_bytes()).unwrap();
             let error = conform(&mut value, &schema, Extent::Whole, &mut Vec::new()).unwrap_err();

@@ -83,7 +83,7 @@ fn the_manager_of_an_autoscaler_in_v1_owns_the_annotations_that_its_status_becom
     let mut world = World::new(V1);
     world.run(Create("m", &object)).unwrap();
     let live = world.live.unwrap();
-    let fields = json::write_to_string(&live.items_at(MANAGED_FIELDS)[0].get("fieldsV1").unwrap());
+    let fields = json::write_to_string(live.items_at(MANAGED_FIELDS)[0].get("fieldsV1").unwrap());
     assert!(
         fields.contains(r#""f:annotations":{".":{},"f:autoscaling.alpha.kubernetes.io/current-metrics":{}}"#),
         "{fields}"
