@@ -109,7 +109,8 @@ fn validate_server(server: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     }
     if !has(encoding) {
         let why = format!("decodableVersions must include encodingVersion {encoding}");
-        errors.invalid(at.child("decodableVersions"), &Value::from(decodable.to_vec()), why);
+        let shown = if decodable.is_empty() { Value::Null } else { Value::from(decodable.to_vec()) };
+        errors.invalid(at.child("decodableVersions"), &shown, why);
     }
     for (i, version) in list(server, "servedVersions").iter().enumerate() {
         let (version, at) = (version.as_str().unwrap_or_default(), at.child("servedVersions"));

@@ -12,7 +12,7 @@ use crate::validation::text::{complain, list, member, text};
 
 const SELECTORS_MAX: usize = 32;
 const PARAMETERS_MAX_LENGTH: usize = 10 * 1024;
-const POOL_NAME_MAX_LENGTH: usize = 253;
+pub(super) const POOL_NAME_MAX_LENGTH: usize = 253;
 const DRIVER_MAX_LENGTH: usize = 63;
 const IDENTIFIER_MAX_LENGTH: usize = 32;
 const BINDING_CONDITIONS_MAX: usize = 4;

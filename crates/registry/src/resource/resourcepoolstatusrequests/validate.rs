@@ -4,7 +4,7 @@ use corten_api::status::ErrorList;
 use corten_api::{Field, Value, go, names, schema};
 
 use crate::prepare::same;
-use crate::resource::validate::{validate_items, validate_pool_name};
+use crate::resource::validate::{POOL_NAME_MAX_LENGTH, validate_items};
 use crate::validation::conditions::validate_conditions;
 use crate::validation::repeats::Repeats;
 use crate::validation::text::{list, member, optional, required, text};
@@ -22,7 +22,7 @@ pub(super) fn create(object: &Value, errors: &mut ErrorList) {
     let spec = object.get("spec").unwrap_or(&Value::Null);
     required(text(spec, "driver"), names::long_name_caseless, &SPEC.child("driver"), errors);
     if let Some(pool) = member(spec, "poolName") {
-        validate_pool_name(pool.as_str().unwrap_or_default(), &SPEC.child("poolName"), errors);
+        validate_segments(pool.as_str().unwrap_or_default(), &SPEC.child("poolName"), errors);
     }
     if let Some(limit) = spec.int_at(&["limit"]).filter(|limit| *limit > LIMIT_MAX) {
         let why = format!("must be less than or equal to {LIMIT_MAX}");
@@ -64,7 +64,10 @@ pub(super) fn subresource(name: &str, object: &Value, old: &Value, errors: &mut 
 
 fn validate_pool(pool: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     required(text(pool, "driver"), names::long_name_caseless, &at.child("driver"), errors);
-    validate_pool_name(text(pool, "poolName"), &at.child("poolName"), errors);
+    match text(pool, "poolName") {
+        "" => errors.required(at.child("poolName"), ""),
+        name => validate_segments(name, &at.child("poolName"), errors),
+    }
     match pool.int_at(&["generation"]).unwrap_or(0) {
         0 => errors.required(at.child("generation"), ""),
         _ => at_least(0, pool, "generation", at, errors),
@@ -80,6 +83,22 @@ fn validate_pool(pool: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     validate_partitions(list(pool, "partitionSummary"), &at.child("partitionSummary"), errors);
     if let Some(summary) = member(pool, "shareableSummary") {
         validate_shareable(summary, &at.child("shareableSummary"), errors);
+    }
+}
+
+/// The name of a pool, whose errors name the segment here.
+fn validate_segments(name: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    if name.len() > POOL_NAME_MAX_LENGTH {
+        errors.too_long(at, POOL_NAME_MAX_LENGTH);
+    }
+    for (i, segment) in name.split('/').enumerate() {
+        if segment.is_empty() {
+            errors.invalid(at, &Value::from(name), format!("segment {i}: must not be empty"));
+            continue;
+        }
+        for why in names::long_name(segment) {
+            errors.invalid(at, &Value::from(segment), format!("segment {i}: {why}"));
+        }
     }
 }
 
@@ -172,7 +191,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_pool(summaries: Value, expected: &str) {
+    fn check_pool(summaries: &Value, expected: &str) {
         let mut pool = value!({"driver": "d.example", "poolName": "p", "generation": 1});
         for (key, summary) in summaries.as_object().unwrap().iter() {
             pool.set(&[key.as_str()], summary.clone());
@@ -183,9 +202,22 @@ mod tests {
     }
 
     #[test]
+    fn errors_of_pool_names_name_the_segment() {
+        let mut errors = ErrorList::new();
+        create(&value!({"spec": {"driver": "d.example", "poolName": "a//b c"}}), &mut errors);
+        let shown = errors.summary();
+        let first = "[spec.poolName: Invalid value: \"a//b c\": segment 1: must not be empty, \
+                     spec.poolName: Invalid value: \"b c\": segment 2: a lowercase RFC 1123 subdomain must";
+        assert!(shown.starts_with(first), "{shown}");
+        let mut errors = ErrorList::new();
+        create(&value!({"spec": {"driver": "d.example", "poolName": ""}}), &mut errors);
+        assert_eq!(errors.summary(), "spec.poolName: Invalid value: \"\": segment 0: must not be empty");
+    }
+
+    #[test]
     fn summaries_of_a_pool_are_complete() {
         check_pool(
-            value!({"partitionSummary": [{}, {"attribute": "a", "type": "t", "total": (-1), "allocatable": 0}]}),
+            &value!({"partitionSummary": [{}, {"attribute": "a", "type": "t", "total": (-1), "allocatable": 0}]}),
             "[pool.partitionSummary[0].attribute: Required value, pool.partitionSummary[0].type: Required value, \
              pool.partitionSummary[0].total: Required value, pool.partitionSummary[0].allocatable: Required value, \
              pool.partitionSummary[1].total: Invalid value: -1: must be greater than or equal to 0]",
@@ -195,12 +227,12 @@ mod tests {
         let mut summaries = Value::object();
         summaries.set(&["partitionSummary"], vec![one.clone(), other, one]);
         check_pool(
-            summaries,
+            &summaries,
             "pool.partitionSummary[2]: Duplicate value: \
              {\"attribute\":\"a\",\"type\":\"t\",\"total\":1,\"allocatable\":2}",
         );
         check_pool(
-            value!({"shareableSummary": {"fullyAvailableDevices": (-1), "capacity": [{"consumed": "0"}]}}),
+            &value!({"shareableSummary": {"fullyAvailableDevices": (-1), "capacity": [{"consumed": "0"}]}}),
             "[pool.shareableSummary.fullyAvailableDevices: Invalid value: -1: must be greater than or equal to 0, \
              pool.shareableSummary.partiallyAvailableDevices: Required value, \
              pool.shareableSummary.capacity[0].name: Required value, \
