@@ -511,7 +511,7 @@ fn after_padding(text: &[u8], at: usize) -> usize {
 }
 
 /// As Go's decoder, it ignores the bits of the last character that no byte needs.
-const BASE64: base64::engine::GeneralPurpose = base64::engine::GeneralPurpose::new(
+static BASE64: base64::engine::GeneralPurpose = base64::engine::GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     base64::engine::general_purpose::PAD.with_decode_allow_trailing_bits(true),
 );
