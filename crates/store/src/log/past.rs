@@ -1,4 +1,4 @@
-//! History beyond compaction: past versions with their times, for those who ask for history by name.
+//! History beyond compaction: past versions of keys with their times.
 //!
 //! Lists and watches never see it: for them, what is compacted is gone. Frames have their time only while history is kept, so
 //! that a store without it pays nothing.
