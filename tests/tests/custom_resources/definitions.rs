@@ -21,8 +21,10 @@ fn a_definition_is_served_until_it_is_deleted() {
     assert_eq!(group["preferredVersion"]["groupVersion"], "example.com/v1");
     let resources = client.get("/apis/example.com/v1").expect(200);
     assert_eq!(resources["resources"][0]["shortNames"], json!(["wd"]));
-    let service = client.get("/apis/apiregistration.k8s.io/v1/apiservices/v1.example.com").expect(200);
-    assert_eq!(service["spec"]["groupPriorityMinimum"], 1000);
+    eventually("its APIService is created", || {
+        let service = client.get("/apis/apiregistration.k8s.io/v1/apiservices/v1.example.com");
+        service.status == 200 && service.expect(200)["spec"]["groupPriorityMinimum"] == 1000
+    });
     let openapi = client.get("/openapi/v3/apis/example.com/v1").expect(200);
     assert!(openapi["components"]["schemas"]["com.example.v1.Widget"].is_object(), "{openapi}");
 
